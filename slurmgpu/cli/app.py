@@ -1,0 +1,59 @@
+"""All commands together, and what happens when one fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from slurmgpu import __version__
+from slurmgpu.cli import collect, db, report
+from slurmgpu.cli.errors import Exit, leave_quietly, status_of
+
+app = typer.Typer(
+    name="slurmgpu",
+    help="Says what every Slurm job did with its GPUs.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("report")(report.report)
+app.command("collect")(collect.collect)
+app.add_typer(db.app, name="db")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"slurmgpu {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(False, "--version", "-V", callback=_print_version, is_eager=True, help="Version."),
+) -> None:
+    pass
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and give its exit status."""
+    try:
+        result = app(list(arguments), standalone_mode=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else Exit.FAILURE
+    except BrokenPipeError:
+        leave_quietly()
+        return Exit.OK
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except Exception as error:
+        known = status_of(error)
+        if known is None:
+            raise
+        status, line = known
+        print(f"slurmgpu: {line}", file=sys.stderr)
+        return status
+    return result if isinstance(result, int) else Exit.OK

@@ -1,0 +1,33 @@
+"""``slurmgpu db``: make and upgrade the database."""
+
+from __future__ import annotations
+
+import typer
+
+from slurmgpu.cli.options import ConfigFile
+
+app = typer.Typer(help="Make and upgrade the database.", no_args_is_help=True)
+
+
+@app.command()
+def init(config: ConfigFile = None) -> None:
+    """Make the database; one that is there is left as it is."""
+    before, after, where = _upgrade(config)
+    print(f"{where} is ready, revision {after}" if before is None else f"{where} was there, revision {after}")
+
+
+@app.command()
+def upgrade(config: ConfigFile = None) -> None:
+    """Bring the database to this program's revision."""
+    before, after, where = _upgrade(config)
+    print(f"{where}: revision {before or 'none'} to {after}" if before != after else f"{where} is at revision {after}")
+
+
+def _upgrade(config: str | None) -> tuple[str | None, str, str]:
+    from slurmgpu.config import load
+    from slurmgpu.store.engine import connect, display
+    from slurmgpu.store.migrate import upgrade as bring_up
+
+    url = load(config).store.url
+    before, after = bring_up(connect(url, create=True))
+    return before, after, display(url)

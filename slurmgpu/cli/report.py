@@ -1,0 +1,56 @@
+"""``slurmgpu report``: what a job did with its GPUs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slurmgpu.cli.errors import Exit, UsageError
+from slurmgpu.cli.options import ConfigFile, Format
+
+if TYPE_CHECKING:
+    from slurmgpu.report.facts import RunFacts
+
+
+def report(
+    job_id: Annotated[str, typer.Argument(metavar="JOBID", help="The job's id.")],
+    output: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.text,
+    duplicates: Annotated[bool, typer.Option("--duplicates", "-D", help="All runs of a requeued job.")] = False,
+    cluster: Annotated[str | None, typer.Option("--cluster", "-M", help="Slurm's name of the cluster.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Say what a job did with its GPUs: the latest run, or with -D all of them."""
+    raw_job_id = _raw_job_id(job_id)
+    from slurmgpu.config import load
+    from slurmgpu.report.build import job_runs
+    from slurmgpu.store.engine import connect
+
+    with connect(load(config).store.url).connect() as connection:
+        runs = job_runs(connection, raw_job_id, cluster)
+    shown = runs if duplicates else runs[-1:]
+    sys.stdout.write(_render(shown, output))
+    sys.stdout.flush()
+    if any(run.coverage == 0 for run in shown):
+        raise typer.Exit(Exit.PARTIAL)
+
+
+def _render(runs: Sequence[RunFacts], output: Format) -> str:
+    if output is Format.text:
+        from slurmgpu.report.style import Style
+        from slurmgpu.report.text import render
+
+        style = Style.of(sys.stdout)
+        return style.for_stream("\n".join(render(run, style) for run in runs))
+    from slurmgpu.report import formats
+
+    forms = {Format.json: formats.to_json, Format.csv: formats.to_csv, Format.ndjson: formats.to_ndjson}
+    return forms[output](runs)
+
+
+def _raw_job_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 32):
+        raise UsageError(f"{text!r} is not a job id: give the number that squeue and sacct print, such as 1234")
+    return int(text)

@@ -1,0 +1,100 @@
+"""The command ``slurmgpud``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+
+from slurmgpu import __version__
+from slurmgpu.config import Config, ConfigError, load
+from slurmgpu.node.clock import SystemClock
+from slurmgpu.node.daemon import Daemon
+from slurmgpu.node.marks import MarkFolder, MarksError
+from slurmgpu.node.nvml import Gate
+from slurmgpu.node.spool import Spool, SpoolError
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the daemon; the exit status: 0 ok, 1 failure, 2 usage."""
+    options = _parser().parse_args(argv)
+    _log_to_stderr(options.verbose)
+    try:
+        config = load(options.config)
+        daemon = _daemon(config)
+        daemon.prepare()
+    except (ConfigError, MarksError, SpoolError) as error:
+        print(f"slurmgpud: {error}", file=sys.stderr)
+        return 1
+    if options.once:
+        daemon.once()
+    else:
+        daemon.run()
+    return 0
+
+
+def _daemon(config: Config) -> Daemon:
+    cluster, node = _identity(config)
+    spool = Spool(config.node.spool_dir, cluster, node, _boot_id())
+    return Daemon(config.node, Gate(), spool, SystemClock())
+
+
+def _identity(config: Config) -> tuple[str, str]:
+    """The names of cluster and node: configured, else as the hooks have them, else the host's for want of better."""
+    cluster, node = config.cluster, config.node.name or os.environ.get("SLURMD_NODENAME", "")
+    if not (cluster and node):
+        folder = MarkFolder(config.node.run_dir)
+        folder.prepare()
+        for mark in folder.scan():
+            cluster = cluster or mark.get("SLURM_CLUSTER_NAME") or ""
+            node = node or mark.get("SLURMD_NODENAME") or ""
+    return cluster or "cluster", node or socket.gethostname().partition(".")[0]
+
+
+def _boot_id() -> str:
+    try:
+        return Path(os.environ.get("SLURMGPU_BOOT_ID_FILE", _BOOT_ID)).read_text(encoding="ascii").strip()
+    except OSError:
+        return "unknown"
+
+
+def _log_to_stderr(verbose: bool) -> None:
+    """Plain lines; under systemd with the level in front, since the journal has the time."""
+    under_systemd = "JOURNAL_STREAM" in os.environ
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JournalFormatter() if under_systemd else logging.Formatter(_FORMAT, "%Y-%m-%dT%H:%M:%S"))
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
+
+
+_FORMAT = "[%(asctime)s.%(msecs)03d] %(levelname)s: %(message)s"
+
+
+class _JournalFormatter(logging.Formatter):
+    _PRIORITY = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (logging.NOTSET, 7))
+
+    def format(self, record: logging.LogRecord) -> str:
+        priority = next(number for level, number in self._PRIORITY if record.levelno >= level)
+        return f"<{priority}>{super().format(record)}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="slurmgpud", description="Reads the GPUs of this node and says which job they belong to."
+    )
+    parser.add_argument("--config", metavar="FILE", help="default: $SLURMGPU_CONF, else /etc/slurmgpu/slurmgpu.toml")
+    parser.add_argument("--once", action="store_true", help="look at the marks, take one reading, write it and end")
+    parser.add_argument(
+        "--foreground", action="store_true", help="stay in the foreground (it always does: systemd starts it)"
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="log what is not available, too")
+    parser.add_argument("--version", action="version", version=f"slurmgpud {__version__}")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

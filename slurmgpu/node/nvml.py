@@ -1,0 +1,224 @@
+"""The one gate to the driver.
+
+Everything that calls NVML goes through here. The calls themselves are made by the probes of ``readings/`` straight into
+the library that pynvml loaded, with buffers that are made once: that costs half of what pynvml's wrappers cost. What a
+return code means is decided here, once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from ctypes import byref, c_uint, c_ulonglong, create_string_buffer
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import pynvml
+
+log = logging.getLogger(__name__)
+
+Function = Callable[..., int]
+
+
+class Meaning(Enum):
+    """What a return code asks of the caller."""
+
+    SKIP = "not available on this GPU or driver; not asked again before the next probe"
+    EMPTY = "a valid nothing"
+    UNKNOWN = "no verdict; asked again"
+    LOST = "no further call for this GPU"
+    NODE = "no GPU of this node can be read"
+
+
+# nvmlReturn_t: (name, meaning). A code that is not listed is UNKNOWN.
+_CODES: dict[int, tuple[str, Meaning]] = {
+    1: ("UNINITIALIZED", Meaning.NODE),
+    2: ("INVALID_ARGUMENT", Meaning.SKIP),
+    3: ("NOT_SUPPORTED", Meaning.SKIP),
+    4: ("NO_PERMISSION", Meaning.SKIP),
+    6: ("NOT_FOUND", Meaning.EMPTY),
+    7: ("INSUFFICIENT_SIZE", Meaning.UNKNOWN),
+    8: ("INSUFFICIENT_POWER", Meaning.UNKNOWN),
+    9: ("DRIVER_NOT_LOADED", Meaning.NODE),
+    10: ("TIMEOUT", Meaning.UNKNOWN),
+    11: ("IRQ_ISSUE", Meaning.UNKNOWN),
+    12: ("LIBRARY_NOT_FOUND", Meaning.NODE),
+    13: ("FUNCTION_NOT_FOUND", Meaning.SKIP),
+    14: ("CORRUPTED_INFOROM", Meaning.SKIP),
+    15: ("GPU_IS_LOST", Meaning.LOST),
+    16: ("RESET_REQUIRED", Meaning.LOST),
+    17: ("OPERATING_SYSTEM", Meaning.UNKNOWN),
+    18: ("LIB_RM_VERSION_MISMATCH", Meaning.NODE),
+    19: ("IN_USE", Meaning.UNKNOWN),
+    20: ("MEMORY", Meaning.UNKNOWN),
+    21: ("NO_DATA", Meaning.EMPTY),
+    22: ("VGPU_ECC_NOT_SUPPORTED", Meaning.SKIP),
+    23: ("INSUFFICIENT_RESOURCES", Meaning.UNKNOWN),
+    24: ("FREQ_NOT_SUPPORTED", Meaning.SKIP),
+    25: ("ARGUMENT_VERSION_MISMATCH", Meaning.SKIP),
+    26: ("DEPRECATED", Meaning.SKIP),
+    27: ("NOT_READY", Meaning.UNKNOWN),
+    28: ("GPU_NOT_FOUND", Meaning.NODE),
+    29: ("INVALID_STATE", Meaning.UNKNOWN),
+    30: ("RESET_TYPE_NOT_SUPPORTED", Meaning.SKIP),
+    999: ("UNKNOWN", Meaning.UNKNOWN),
+}
+
+
+def cause_of(code: int) -> str:
+    """NVML's name of a return code, without its prefix."""
+    return _CODES.get(code, (f"CODE_{code}", Meaning.UNKNOWN))[0]
+
+
+def meaning_of(code: int) -> Meaning:
+    """What the return code asks of the caller."""
+    return _CODES.get(code, ("", Meaning.UNKNOWN))[1]
+
+
+class NvmlError(Exception):
+    """A call failed; ``code`` is NVML's return code."""
+
+    def __init__(self, code: int, what: str) -> None:
+        super().__init__(f"{what}: {cause_of(code)}")
+        self.code = code
+
+
+class DriverUnavailableError(NvmlError):
+    """No GPU of this node can be read now."""
+
+
+class GpuLostError(NvmlError):
+    """This GPU answers no more; the others do."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU as NVML lists it, with the handle for calls."""
+
+    handle: Any
+    index: int
+    uuid: str
+    minor: int | None
+    serial: str | None
+    name: str | None
+    pci_address: str | None  # dddddddd:bb:dd.f, lower case
+
+
+class Gate:
+    """The life of NVML in this process: opened once and kept open, since opening costs seconds without persistence."""
+
+    def __init__(self) -> None:
+        self._open = False
+        self._functions: dict[str, Function | None] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def open(self) -> None:
+        """Initialise NVML. Raises :class:`DriverUnavailableError`."""
+        if self._open:
+            return
+        try:
+            pynvml.nvmlInit()  # type: ignore[no-untyped-call]
+        except pynvml.NVMLError as error:
+            raise DriverUnavailableError(_code(error), "nvmlInit") from error
+        self._open = True
+        self._functions.clear()
+
+    def close(self) -> None:
+        """Shut NVML down; one call for the one that opened it."""
+        if self._open:
+            self._open = False
+            try:
+                pynvml.nvmlShutdown()  # type: ignore[no-untyped-call]
+            except pynvml.NVMLError as error:
+                log.warning("nvmlShutdown: %s", cause_of(_code(error)))
+
+    def function(self, name: str) -> Function | None:
+        """The library's function, or None where this driver has none of that name (looked up once)."""
+        if name not in self._functions:
+            try:
+                self._functions[name] = pynvml._nvmlGetFunctionPointer(name)  # type: ignore[no-untyped-call]
+            except pynvml.NVMLError:
+                self._functions[name] = None
+        return self._functions[name]
+
+    def driver_version(self) -> str | None:
+        """The kernel driver's version."""
+        buffer = create_string_buffer(96)
+        code = self._call("nvmlSystemGetDriverVersion", buffer, c_uint(96))
+        return _text(buffer.value) if code == 0 else None
+
+    def devices(self) -> tuple[list[Device], int]:
+        """The GPUs that answer, and how many the driver counts. Raises :class:`DriverUnavailableError`."""
+        count = c_uint()
+        code = self._call("nvmlDeviceGetCount_v2", byref(count))
+        if code:
+            raise DriverUnavailableError(code, "nvmlDeviceGetCount")
+        found = []
+        for index in range(count.value):
+            try:
+                found.append(self._device(index))
+            except NvmlError as error:
+                self.tell_once(f"GPU with NVML index {index}", error.code)
+        return found, count.value
+
+    def tell_once(self, what: str, code: int) -> None:
+        """Log a failure when it is met for the first time."""
+        cause = cause_of(code)
+        if (what, cause) not in self._told:
+            self._told.add((what, cause))
+            level = logging.DEBUG if meaning_of(code) in (Meaning.SKIP, Meaning.EMPTY) else logging.WARNING
+            log.log(level, "%s: %s", what, cause)
+
+    def _call(self, name: str, *args: Any) -> int:
+        function = self.function(name)
+        return 13 if function is None else function(*args)
+
+    def _device(self, index: int) -> Device:
+        handle = pynvml.c_nvmlDevice_t()
+        code = self._call("nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle))
+        if code:
+            raise GpuLostError(code, f"GPU with NVML index {index}")
+        uuid = self._string("nvmlDeviceGetUUID", handle, 96)
+        if uuid is None:
+            raise GpuLostError(999, f"GPU with NVML index {index} has no UUID")
+        minor = c_uint()
+        code = self._call("nvmlDeviceGetMinorNumber", handle, byref(minor))
+        return Device(
+            handle=handle,
+            index=index,
+            uuid=uuid,
+            minor=minor.value if code == 0 else None,
+            serial=self._string("nvmlDeviceGetSerial", handle, 64),
+            name=self._string("nvmlDeviceGetName", handle, 96),
+            pci_address=self._pci_address(handle),
+        )
+
+    def _string(self, name: str, handle: Any, size: int) -> str | None:
+        buffer = create_string_buffer(size)
+        return _text(buffer.value) if self._call(name, handle, buffer, c_uint(size)) == 0 else None
+
+    def _pci_address(self, handle: Any) -> str | None:
+        info = pynvml.nvmlPciInfo_t()
+        if self._call("nvmlDeviceGetPciInfo_v3", handle, byref(info)):
+            return None
+        # The structure of pynvml decodes busId to text or leaves bytes, by release; the numbers are the same in all.
+        return f"{info.domain:08x}:{info.bus:02x}:{info.device:02x}.0"
+
+
+def memory_total_bytes(gate: Gate, device: Device) -> int | None:
+    """The GPU's whole memory (nvidia-smi: memory.total)."""
+    info = pynvml.c_nvmlMemory_t()
+    function = gate.function("nvmlDeviceGetMemoryInfo")
+    if function is None or function(device.handle, byref(info)):
+        return None
+    return c_ulonglong(info.total).value or None  # integrated GPUs say 0
+
+
+def _code(error: pynvml.NVMLError) -> int:
+    code = getattr(error, "value", None)
+    return code if isinstance(code, int) else 999
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", errors="replace").strip()

@@ -1,0 +1,1 @@
+"""Facts about jobs, and the forms in which people and programs read them."""

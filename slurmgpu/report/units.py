@@ -1,0 +1,77 @@
+"""Figures as people read them. What is not known is a dash, never 0."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+UNKNOWN = "–"
+_BARS = "▁▂▃▄▅▆▇█"
+_ASCII_BARS = "_.-~=+*#"
+_GIB = 1 << 30
+
+
+def clock_time(t_ms: int) -> str:
+    """Local time as Slurm writes it: YYYY-MM-DDTHH:MM:SS."""
+    return datetime.fromtimestamp(t_ms / 1000).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def iso_time(t_ms: int) -> str:
+    """UTC as ISO 8601 with milliseconds and zone."""
+    return datetime.fromtimestamp(t_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def elapsed(ms: int) -> str:
+    """[D-]HH:MM:SS, to the nearest second."""
+    days, rest = divmod(round(ms / 1000), 86400)
+    text = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}-{text}" if days else text
+
+
+def percent(value: float | None) -> str:
+    """A whole per cent; what is above 0 never reads as 0."""
+    if value is None:
+        return UNKNOWN
+    return "<1 %" if 0 < value < 0.5 else f"{value:.0f} %"
+
+
+def share(value: float | None) -> str:
+    """A share of 1 as per cent, rounded down so that 100 % means all."""
+    if value is None:
+        return UNKNOWN
+    return "100 %" if value >= 0.9995 else f"{int(value * 1000) / 10:.1f} %"
+
+
+def gib(value: float | None) -> str:
+    """Bytes in GiB, without the unit."""
+    return UNKNOWN if value is None else f"{value / _GIB:.1f}"
+
+
+def watts(mw: float | None) -> str:
+    """Power in W."""
+    return UNKNOWN if mw is None else f"{mw / 1000:.0f} W"
+
+
+def energy(mj: int | None, lower_bound: bool = False) -> str:
+    """Energy in J, Wh or kWh; ``≥`` where part of the time has no reading."""
+    if mj is None:
+        return UNKNOWN
+    wh = mj / 3_600_000
+    text = f"{wh:.1f} Wh" if wh < 1000 else f"{wh / 1000:.2f} kWh"
+    if wh < 1:
+        text = f"{mj / 1000:.0f} J"
+    return f"≥ {text}" if lower_bound else text
+
+
+def sparkline(values: Sequence[float | None], *, ascii_only: bool = False) -> str:
+    """One character for each value of 0 to 100; a blank for no samples."""
+    bars = _ASCII_BARS if ascii_only else _BARS
+    return "".join(" " if v is None else bars[min(len(bars) - 1, int(v / 100 * len(bars)))] for v in values)
+
+
+def plain(text: str | None) -> str:
+    """A user's text without anything that a terminal would obey."""
+    if not text:
+        return UNKNOWN
+    return "".join("�" if unicodedata.category(char).startswith("C") else char for char in text)

@@ -1,0 +1,114 @@
+"""What reports ask of the database. Every query here goes through an index; none reads samples it does not return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, func, select
+
+from slurmgpu.store.schema import block, cluster, event, gpu, job, job_gpu, job_node, node
+from slurmgpu.wire.samples import decode
+
+_CHUNK = 400  # parameters of one IN list
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTime:
+    """A GPU and the time for which a job held it."""
+
+    gpu_id: int
+    start_ms: int
+    end_ms: int
+
+
+def runs(connection: Connection, raw_job_id: int, cluster_name: str | None = None) -> list[Row[Any]]:
+    """All runs of a raw job id, oldest first, with the cluster's name."""
+    query = (
+        select(job, cluster.c.name.label("cluster_name"))
+        .join(cluster)
+        .where(job.c.raw_job_id == raw_job_id)
+        .order_by(job.c.start_ms, job.c.id)
+    )
+    if cluster_name:
+        query = query.where(cluster.c.name == cluster_name)
+    return list(connection.execute(query))
+
+
+def allocations(connection: Connection, run_id: int) -> list[Row[Any]]:
+    """The run's time on its nodes, by node name."""
+    query = (
+        select(job_node, node.c.name.label("node_name"))
+        .join(node)
+        .where(job_node.c.job_id == run_id)
+        .order_by(node.c.name, job_node.c.start_ms)
+    )
+    return list(connection.execute(query))
+
+
+def held_gpus(connection: Connection, run_id: int) -> list[Row[Any]]:
+    """The run's GPUs with their totals, by node and Slurm's ordinal."""
+    query = (
+        select(
+            job_gpu,
+            node.c.name.label("node_name"),
+            job_node.c.start_ms,
+            job_node.c.end_ms,
+            gpu.c.uuid,
+            gpu.c.name.label("model"),
+            gpu.c.memory_bytes.label("memory_bytes"),
+        )
+        .select_from(job_node)
+        .join(job_gpu, job_gpu.c.job_node_id == job_node.c.id)
+        .join(gpu, gpu.c.id == job_gpu.c.gpu_id)
+        .join(node, node.c.id == job_node.c.node_id)
+        .where(job_node.c.job_id == run_id)
+        .order_by(node.c.name, job_node.c.start_ms, job_gpu.c.ordinal, gpu.c.uuid)
+    )
+    return list(connection.execute(query))
+
+
+def block_spans(connection: Connection, held: GpuTime) -> list[tuple[int, int]]:
+    """(start_ms, end_ms) of the blocks with samples of a GPU in a time, oldest first."""
+    query = select(block.c.start_ms, block.c.end_ms).where(_within(held), block.c.samples > 0)
+    return [(start, end) for start, end in connection.execute(query.order_by(block.c.start_ms))]
+
+
+def busy_by_block(connection: Connection, held: GpuTime) -> list[tuple[int, int, float]]:
+    """(start_ms, end_ms, mean GPU busy in %) of the blocks of a GPU in a time, oldest first."""
+    mean = block.c.gpu_util_pct_sum / block.c.gpu_util_pct_weight_ms
+    query = select(block.c.start_ms, block.c.end_ms, mean).where(_within(held), block.c.gpu_util_pct_weight_ms > 0)
+    return [(start, end, value) for start, end, value in connection.execute(query.order_by(block.c.start_ms))]
+
+
+def samples(connection: Connection, held: GpuTime) -> Iterator[tuple[int, int, dict[str, list[float | int | None]]]]:
+    """(start_ms, end_ms, samples by metric) of the blocks of a GPU in a time, oldest first.
+
+    Raises SamplesError for a block that cannot be read.
+    """
+    query = select(block.c.start_ms, block.c.end_ms, block.c.samples_z).where(
+        _within(held), block.c.samples_z.is_not(None)
+    )
+    for start, end, packed in connection.execute(query.order_by(block.c.start_ms)):
+        yield start, end, decode(packed)
+
+
+def count_blocks(connection: Connection, held: GpuTime) -> int:
+    """How many blocks a GPU has in a time."""
+    return connection.execute(select(func.count()).where(_within(held))).scalar_one()
+
+
+def events_of(connection: Connection, allocation_ids: Iterable[str], node_ids: Iterable[int]) -> list[Row[Any]]:
+    """Events that name one of these allocations on one of these nodes, oldest first."""
+    ids, nodes = list(allocation_ids)[:_CHUNK], list(node_ids)[:_CHUNK]
+    query = (
+        select(event, node.c.name.label("node_name"))
+        .join(node)
+        .where(event.c.node_id.in_(nodes), event.c.allocation.in_(ids))
+    )
+    return list(connection.execute(query.order_by(event.c.t_ms)))
+
+
+def _within(held: GpuTime) -> Any:
+    return and_(block.c.gpu_id == held.gpu_id, block.c.start_ms >= held.start_ms, block.c.start_ms < held.end_ms)
