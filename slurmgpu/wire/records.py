@@ -30,7 +30,7 @@ class Block:
     it (the first: since the start), the last one also for the time up to the end.
     """
 
-    KIND: ClassVar[str] = "block"
+    RECORD: ClassVar[str] = "block"
 
     gpu: str  # UUID
     start_ms: int
@@ -60,7 +60,7 @@ class Allocation:
     Sent when it opens and again when it closes; the later word counts.
     """
 
-    KIND: ClassVar[str] = "allocation"
+    RECORD: ClassVar[str] = "allocation"
 
     id: str  # unique on the node
     node: str
@@ -88,7 +88,7 @@ class Allocation:
 class GpuInfo:
     """A GPU as the driver describes it."""
 
-    KIND: ClassVar[str] = "gpu"
+    RECORD: ClassVar[str] = "gpu"
 
     uuid: str
     t_ms: int
@@ -105,7 +105,7 @@ class GpuInfo:
 class Event:
     """Something that was said or noticed once."""
 
-    KIND: ClassVar[str] = "event"
+    RECORD: ClassVar[str] = "event"
 
     t_ms: int
     kind: str  # one lower-case word with dots: gpu.unresolved, clock.step, daemon.start
@@ -116,12 +116,12 @@ class Event:
 
 Record = Block | Allocation | GpuInfo | Event
 
-_KINDS: dict[str, type[Record]] = {cls.KIND: cls for cls in (Block, Allocation, GpuInfo, Event)}
+_CLASSES: dict[str, type[Record]] = {cls.RECORD: cls for cls in (Block, Allocation, GpuInfo, Event)}
 
 
 def to_plain(record: Record) -> dict[str, Any]:
     """A record as JSON's types, without its body; fields at their default are left out."""
-    plain: dict[str, Any] = {"kind": record.KIND}
+    plain: dict[str, Any] = {"record": record.RECORD}
     for spec in fields(record):
         value = getattr(record, spec.name)
         if spec.name == "body" or value == spec.default or value in ((), {}):
@@ -137,9 +137,9 @@ def to_plain(record: Record) -> dict[str, Any]:
 def from_plain(plain: dict[str, Any], body: bytes = b"") -> Record:
     """The record of :func:`to_plain`'s form. Fields that this version does not know are passed over.
 
-    Raises KeyError for an unknown kind, TypeError or ValueError for fields that are missing or wrong.
+    Raises KeyError for an unknown record, TypeError or ValueError for fields that are missing or wrong.
     """
-    cls = _KINDS[plain["kind"]]
+    cls = _CLASSES[plain["record"]]
     known = {spec.name for spec in fields(cls)}
     values = {name: value for name, value in plain.items() if name in known}
     if cls is Block:

@@ -68,6 +68,8 @@ def unpack(data: bytes) -> tuple[Head, list[Record]]:
         count, crc = last["end"], last["crc32"]
     except (ValueError, KeyError, TypeError) as error:
         raise SegmentError("cut off: the last line is missing") from error
+    if not data.endswith(b"\n"):
+        raise SegmentError("cut off: the last line has no end")
     if zlib.crc32(data[:cut]) != crc:
         raise SegmentError("damaged: the checksum does not fit")
     try:
