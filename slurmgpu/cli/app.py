@@ -9,7 +9,7 @@ import typer
 
 from slurmgpu import __version__
 from slurmgpu.cli import collect, db, report
-from slurmgpu.cli.errors import Exit, leave_quietly, status_of
+from slurmgpu.cli.errors import Exit, status_of
 
 app = typer.Typer(
     name="slurmgpu",
@@ -41,15 +41,13 @@ def _options(
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and give its exit status."""
     try:
-        result = app(list(arguments), standalone_mode=True)
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else Exit.FAILURE
-    except BrokenPipeError:
-        leave_quietly()
-        return Exit.OK
+        result = app(list(arguments), standalone_mode=False)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except Exception as error:
+        if hasattr(error, "show") and hasattr(error, "exit_code"):  # typer's own, wherever it keeps click
+            error.show()
+            return int(error.exit_code)
         known = status_of(error)
         if known is None:
             raise

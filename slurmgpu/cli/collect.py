@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from slurmgpu.cli.errors import emit
 from slurmgpu.cli.options import ConfigFile
 
 
@@ -32,6 +33,6 @@ def collect(
     collector = Collector(Writer(connect(settings.store.url)), patterns)
     if once:
         taken = collector.collect()
-        print(f"{taken.written} segments taken, {taken.repeated} had been taken before, {taken.aside} set aside")
+        emit(f"{taken.written} segments taken, {taken.repeated} had been taken before, {taken.aside} set aside\n")
     else:
         collector.stay(settings.collect.every)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from slurmgpu.cli.errors import emit
 from slurmgpu.cli.options import ConfigFile
 
 app = typer.Typer(help="Make and upgrade the database.", no_args_is_help=True)
@@ -13,14 +14,15 @@ app = typer.Typer(help="Make and upgrade the database.", no_args_is_help=True)
 def init(config: ConfigFile = None) -> None:
     """Make the database; one that is there is left as it is."""
     before, after, where = _upgrade(config)
-    print(f"{where} is ready, revision {after}" if before is None else f"{where} was there, revision {after}")
+    emit(f"{where} is ready, revision {after}\n" if before is None else f"{where} was there, revision {after}\n")
 
 
 @app.command()
 def upgrade(config: ConfigFile = None) -> None:
     """Bring the database to this program's revision."""
     before, after, where = _upgrade(config)
-    print(f"{where}: revision {before or 'none'} to {after}" if before != after else f"{where} is at revision {after}")
+    came = f": revision {before or 'none'} to {after}" if before != after else f" is at revision {after}"
+    emit(f"{where}{came}\n")
 
 
 def _upgrade(config: str | None) -> tuple[str | None, str, str]:

@@ -47,6 +47,10 @@ def status_of(error: BaseException) -> tuple[Exit, str] | None:
     return None
 
 
-def leave_quietly() -> None:
-    """The reader of our output went away: no message, and none from the interpreter's last flush."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def emit(text: str) -> None:
+    """Write to standard output; when its reader went away, say nothing more and end well."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the interpreter's last flush

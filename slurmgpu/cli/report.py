@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slurmgpu.cli.errors import Exit, UsageError
+from slurmgpu.cli.errors import Exit, UsageError, emit
 from slurmgpu.cli.options import ConfigFile, Format
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ def report(
     with connect(load(config).store.url).connect() as connection:
         runs = job_runs(connection, raw_job_id, cluster)
     shown = runs if duplicates else runs[-1:]
-    sys.stdout.write(_render(shown, output))
-    sys.stdout.flush()
+    emit(_render(shown, output))
     if any(run.coverage == 0 for run in shown):
         raise typer.Exit(Exit.PARTIAL)
 

@@ -1,5 +1,7 @@
 """Blocks: what is covered, what it adds up to, and whose it is."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,7 +181,7 @@ def test_every_moment_counts_once(steps: list[tuple[str, float]]) -> None:
             blocks += target.take()
     blocks += target.take()
     assert sum(block.samples for block in blocks) == taken
-    for before, after in zip(blocks, blocks[1:], strict=False):
+    for before, after in itertools.pairwise(blocks):
         assert before.end_ms <= after.start_ms
     for block in blocks:
         length_s = (block.end_ms - block.start_ms) / 1000

@@ -19,7 +19,9 @@ from tests.store import making
 SLURMGPU = [sys.executable, "-m", "slurmgpu"]
 
 
-def test_folders_in_turn_and_bad_segments_aside(engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_folders_in_turn_and_bad_segments_aside(
+    engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for node in ("n1", "n2"):
         for seq in range(3):
             making.put(tmp_path / "spool" / node, making.head(seq, node), [making.block(f"GPU-{node}", seq, seq + 1)])
@@ -65,7 +67,9 @@ def test_killed_fifty_times(url: str, engine: Engine, tmp_path: Path) -> None:
     while killed < 50:
         before = len(list(spool.glob("*.seg")))
         assert before > 0, "the work ended before the kills: make it longer"
-        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
             # Into the work and not into the interpreter's start: wait until the first segment is gone.
             deadline = time.monotonic() + 30
             while len(list(spool.glob("*.seg"))) == before and process.poll() is None:

@@ -103,9 +103,7 @@ def test_a_run_ends_when_its_last_node_does(engine: Engine) -> None:
     ],
 )
 @pytest.mark.parametrize("turned", [False, True])
-def test_runs_of_one_job_id_stay_apart(
-    engine: Engine, second: dict[str, object], runs: int, turned: bool
-) -> None:
+def test_runs_of_one_job_id_stay_apart(engine: Engine, second: dict[str, object], runs: int, turned: bool) -> None:
     records = [
         making.allocation(7, 1000, 90_000),
         making.allocation(7, 200_000, 290_000, ("GPU-8",), node="n2", **second),

@@ -65,7 +65,7 @@ RECORDS = [
         source="prolog",
         gpus=(HeldGpu("GPU-1", 0), HeldGpu("MIG-2", None)),
         unresolved=("9",),
-        user='o\'"neil\n',
+        user="o'\"neil\n",
     ),
     GpuInfo(uuid="GPU-1", t_ms=1, index=0, name="naïve"),
     Event(t_ms=1, kind="clock.step", text="\x1b[31m"),
