@@ -25,7 +25,9 @@ def main() -> int:
         commands = {"empty script": [str(empty)]}
         commands |= {hook: [str(ROOT / hook / "slurmgpu")] for hook in ("prolog", "epilog")}
         timed = in_turn(commands, RUNS, environment)
-        version = in_turn({"version": [str(Path(sys.executable).with_name("slurmgpu")), "--version"]}, 20, {})["version"]
+        version = in_turn({"version": [str(Path(sys.executable).with_name("slurmgpu")), "--version"]}, 20, {})[
+            "version"
+        ]
     base = timed["empty script"].median_ms
     print(f"{'':<20} {'median ms':>9}  {'10 % to 90 %':>16}  {'more, ms':>8}  budget")
     for name, item in timed.items():

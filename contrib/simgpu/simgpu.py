@@ -7,6 +7,7 @@ answers, for the same file, what a reading at a time or an integral over a time 
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import os
 import re
@@ -93,7 +94,7 @@ def uuid(node: str, index: int) -> str:
     for byte in node.encode():
         h = (h ^ byte) * 1099511628211 & (1 << 64) - 1
     parts = (h >> 32, h >> 16 & 0xFFFF, h & 0xFFF, h >> 4 & 0xFFF, index + 1)
-    return "GPU-%08x-%04x-4%03x-8%03x-%012x" % parts
+    return "GPU-{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}".format(*parts)
 
 
 def gpu_list(text: str, count: int = 16) -> list[int]:
@@ -130,7 +131,7 @@ class Series:
     def pieces(self, t0: float, t1: float) -> list[tuple[float, float]]:
         """(seconds, value) of the parts between two times."""
         cuts = [t0, *(t for t in self.times if t0 < t < t1), t1]
-        return [(b - a, self.at(a)) for a, b in zip(cuts, cuts[1:])]
+        return [(b - a, self.at(a)) for a, b in itertools.pairwise(cuts)]
 
 
 @dataclass
@@ -149,12 +150,14 @@ class Wave:
     def area(self, t0: float, t1: float) -> float:
         """The integral between two times."""
         turn, start = 2 * math.pi / self.period, 2 * math.pi * self.phase
-        return self.mean * (t1 - t0) + self.amplitude / turn * (math.cos(turn * t0 + start) - math.cos(turn * t1 + start))
+        return self.mean * (t1 - t0) + self.amplitude / turn * (
+            math.cos(turn * t0 + start) - math.cos(turn * t1 + start)
+        )
 
 
 @dataclass
 class Scenario:
-    """A world for the library. ``lines`` are its file, after ``epoch`` (unix seconds); see the README for the grammar."""
+    """A world for the library. ``lines`` are its file, after ``epoch`` (unix seconds); the README has the grammar."""
 
     lines: list[str] = field(default_factory=list)
     epoch: float = 0.0

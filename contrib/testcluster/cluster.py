@@ -26,12 +26,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import files  # noqa: E402
-from installed import BIN, Slurmgpu  # noqa: E402
-from nodes import Nodes, quiet  # noqa: E402
-from processes import Processes, wait_for  # noqa: E402
-from services import Services, as_user, missing_programs  # noqa: E402
-from settings import ClusterError, Settings  # noqa: E402
+import files
+from installed import BIN, Slurmgpu
+from nodes import Nodes, quiet
+from processes import Processes, wait_for
+from services import Services, as_user, missing_programs
+from settings import ClusterError, Settings
 
 FOLDERS = ("etc", "log", "pids", "run", "spool", "state", "nodes", "munge", "mysql")
 
@@ -68,7 +68,13 @@ class Cluster:
         self.services.make_users()
         for name in FOLDERS:
             (s.root / name).mkdir(parents=True)
-        for name, owner in (("log", "slurm"), ("run", "slurm"), ("state", "slurm"), ("munge", "munge"), ("mysql", "mysql")):
+        for name, owner in (
+            ("log", "slurm"),
+            ("run", "slurm"),
+            ("state", "slurm"),
+            ("munge", "munge"),
+            ("mysql", "mysql"),
+        ):
             shutil.chown(s.root / name, owner, owner)
         s.save()
         if s.slurmgpu:
@@ -141,9 +147,7 @@ class Cluster:
     def run(self, *command: str, user: str = "alice", check: bool = True) -> subprocess.CompletedProcess[str]:
         """A Slurm command as a user."""
         variables = {"PATH": os.environ["PATH"], "HOME": "/tmp", "LC_ALL": "C", **self.services.environment}
-        result = subprocess.run(
-            [*as_user(user), *command], capture_output=True, text=True, env=variables, cwd="/tmp"
-        )
+        result = subprocess.run([*as_user(user), *command], capture_output=True, text=True, env=variables, cwd="/tmp")
         if check and result.returncode:
             raise ClusterError(f"{' '.join(command)}: {result.stderr.strip()}")
         return result
@@ -185,23 +189,23 @@ class Cluster:
         return found
 
 
-WALK = """
-A real Slurm with slurmgpu in it. To play:
+WALK = """\
+A real Slurm with slurmgpu in it. To play, first:
 
-  export SLURM_CONF={conf} SLURMGPU_CONF={config} PATH={bin}:$PATH
+  export SLURM_CONF={conf}
+  export SLURMGPU_CONF={config}
+  PATH={bin}:$PATH; c="{me}"; cd /tmp
 
-  cd /tmp; sbatch --uid=alice --gres=gpu:2 --wrap 'sleep 60'     # or: runuser -u alice -- sbatch ...
+  runuser -u alice -- sbatch -o /dev/null --gres=gpu:2 --wrap 'sleep 60'
   squeue; sinfo
-  slurmgpu report 1                                               # while it runs, and after
-  slurmgpu report 1 --format json
+  slurmgpu report 1                  # while it runs, and after; also --format json
 
-  {me} exec n1 ls -l /run/slurmgpu/jobs                           # the marks of the hooks
-  {me} slurmgpud kill n1; {me} slurmgpud start n1                 # a crash: at most 5 s are lost
-  {me} stop-node n2; {me} start-node n2                           # a node goes and comes
-  {nodes}/n1/scenario                                             # what n1's GPUs do: edit it
-  {log}                                                           # all logs
-
-  {me} down                                                       # all gone
+  $c exec n1 ls /run/slurmgpu/jobs   # the marks of the hooks
+  $c slurmgpud kill n1               # a crash; slurmgpud start n1: at most {flush:g} s are lost
+  $c stop-node n2; $c start-node n2  # a node goes and comes
+  {root}/nodes/n1/scenario
+                                     # what n1's GPUs do: edit it
+  $c down                            # all gone
 """
 
 
@@ -257,16 +261,16 @@ def _up(settings: Settings) -> int:
     cluster.up()
     print(f"up: {settings.nodes} nodes in {time.monotonic() - start:.1f} s")
     if settings.slurmgpu:
-        me = f"{os.path.relpath(sys.executable)} {os.path.relpath(__file__)}"
-        walk = WALK.format(
-            conf=settings.slurm_conf_path,
-            config=cluster.slurmgpu.config,
-            bin=BIN,
-            me=me,
-            nodes=settings.root / "nodes",
-            log=settings.log,
+        print(
+            WALK.format(
+                conf=settings.slurm_conf_path,
+                config=cluster.slurmgpu.config,
+                bin=BIN,
+                me=f"{sys.executable} {Path(__file__).resolve()}",
+                root=settings.root,
+                flush=settings.flush_s,
+            )
         )
-        print(walk)
     return 0
 
 

@@ -94,9 +94,7 @@ class Slurmgpu:
         command = [str(BIN / "slurmgpud"), "--foreground", "--config", str(self.node_config(node))]
         self.nodes.spawn_inside(f"slurmgpud.{node}", node, command, environment)
         ready = ["test", "-d", "/run/slurmgpu/jobs"]
-        wait_for(
-            f"slurmgpud of {node}", 20, lambda: subprocess.run([*self.nodes.inside(node), *ready]).returncode == 0
-        )
+        wait_for(f"slurmgpud of {node}", 20, lambda: subprocess.run([*self.nodes.inside(node), *ready]).returncode == 0)
 
     def stop_daemon(self, node: str, how: signal.Signals = signal.SIGTERM) -> None:
         self.nodes.stop_inside(f"slurmgpud.{node}", how)

@@ -50,14 +50,24 @@ class Nodes:
         (s.root / "spool" / node).mkdir(parents=True, exist_ok=True)
         (s.node_dir(node) / "ready").unlink(missing_ok=True)
         init = [str(HERE / "node-init.sh"), node, s.address(10 + number), s.address(1), str(s.gpus), str(s.root)]
-        namespaces = ["unshare", "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        namespaces = [
+            "unshare",
+            "--net",
+            "--uts",
+            "--ipc",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ]
         outer = self.processes.spawn(f"unshare.{node}", [*namespaces, *init, *PRIVATE])
         wait_for(f"the namespace of {node}", 10, lambda: child_of(outer))
         pid = child_of(outer)
         assert pid is not None
         self.processes.record(f"node.{node}", pid)  # PID 1 of the node: with it ends everything inside
-        ours = os.readlink("/proc/self/ns/net")
-        wait_for(f"the network of {node}", 10, lambda: os.readlink(f"/proc/{pid}/ns/net") != ours)
+        ours = Path("/proc/self/ns/net").readlink()
+        wait_for(f"the network of {node}", 10, lambda: Path(f"/proc/{pid}/ns/net").readlink() != ours)
         link = f"{s.bridge}n{number}"
         quiet("ip", "link", "del", link)
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Processes by name. Each is recorded with its start time, so that a pid that came round again is never taken for ours."""
+"""Processes by name, recorded with their start time, so that a pid that came round again is never taken for ours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wait_for(what: str, seconds: float, condition: Callable[[], object]) -> None
     while not condition():
         if time.monotonic() > deadline:
             raise ClusterError(f"{what} did not come within {seconds:g} s")
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 class Processes:
@@ -36,6 +36,7 @@ class Processes:
     def __init__(self, folder: Path, log: Path) -> None:
         self.folder = folder
         self.log = log
+        self._children: list[subprocess.Popen[bytes]] = []  # those that this very process started, to be collected
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir()) if self.folder.is_dir() else []
@@ -62,6 +63,7 @@ class Processes:
                 start_new_session=True,
                 env=None if environment is None else {**os.environ, **environment},
             )
+        self._children.append(process)
         self.record(name, process.pid)
         return process.pid
 
@@ -79,8 +81,5 @@ class Processes:
         (self.folder / name).unlink(missing_ok=True)
 
     def _reaped(self, name: str, pid: int) -> bool:
-        try:
-            os.waitpid(pid, os.WNOHANG)  # a child of this very process must be collected
-        except ChildProcessError:
-            pass
+        self._children = [child for child in self._children if child.poll() is None]
         return self.pid(name) is None

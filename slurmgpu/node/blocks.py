@@ -23,12 +23,17 @@ Sample = tuple[float, tuple[int | None, ...]]
 
 @dataclass(slots=True)
 class _Open:
-    """The block that is being filled. ``energy_mj``: the counter at ``start``, if it is known."""
+    """The block that is being filled.
+
+    ``energy_mj``: the counter at ``start``, if it is known. ``held``: the owner's sample at ``start``, which stands for
+    the time up to an end that comes before the next sample.
+    """
 
     owners: tuple[str, ...]
     start: float
     energy_mj: float | None
     samples: list[Sample]
+    held: Sample | None = None
 
 
 class BlockBuilder:
@@ -112,7 +117,7 @@ class BlockBuilder:
         if current is not None and current.samples:
             last, row = current.samples[-1]
             self._close(last, self._counter(row))
-            self._open = _Open(current.owners, last, self._counter(row), [])
+            self._open = _Open(current.owners, last, self._counter(row), [], (last, row))
 
     @staticmethod
     def _last(current: _Open) -> float:
@@ -120,6 +125,9 @@ class BlockBuilder:
 
     def _counter(self, row: tuple[int | None, ...]) -> float | None:
         return None if self._energy is None else row[self._energy]
+
+    def _milliwatts(self, row: tuple[int | None, ...]) -> int | None:
+        return None if self._power is None else row[self._power]
 
     def _counter_at(self, current: _Open, t: float, after: Sample | None) -> float | None:
         """The energy counter at ``t``, between the latest sample and the next one."""
@@ -140,14 +148,15 @@ class BlockBuilder:
 
     def _block(self, current: _Open, end: float, energy_at_end: float | None) -> Block:
         times = [t for t, _ in current.samples]
-        dts = _weights(times, current.start, end)
+        standing = current.samples or ([current.held] if current.held else [])
+        dts = _weights([t for t, _ in standing], current.start, end)
         stats: dict[str, Stat] = {}
         missing: dict[str, tuple[str, int]] = {}
         dropped: dict[str, int] = {}
         start_ms = self._wall_ms(current.start)
         offsets: list[int | None] = [round((t - current.start) * 1000) for t in times]
         columns: list[tuple[str, int, Sequence[int | None]]] = [("t_ms", 1, offsets)]
-        rows: list[tuple[int | None, ...]] = [row for _, row in current.samples]
+        rows: list[tuple[int | None, ...]] = [row for _, row in standing]
         for metric, column in zip(self._metrics, zip(*rows, strict=True), strict=True) if rows else ():
             values, out_of_range = _believed(column, metric)
             if out_of_range:
@@ -182,10 +191,10 @@ class BlockBuilder:
     ) -> tuple[int | None, str | None]:
         """Energy of the block by the counter where it can be believed, else by the integral of power."""
         points = [(current.start, current.energy_mj), *((t, self._counter(row)) for t, row in current.samples)]
-        powers = [None if self._power is None else row[self._power] for _, row in current.samples]
+        powers = [self._milliwatts(row) for _, row in current.samples]
         if end > points[-1][0]:
             points.append((end, energy_at_end))
-            powers.append(powers[-1] if powers else None)
+            powers.append(powers[-1] if powers else self._milliwatts(current.held[1]) if current.held else None)
         total, by_counter, by_power = 0.0, False, False
         frozen = _frozen(points, powers, dts)
         for (t1, e1), (t2, e2), power in zip(points, points[1:], powers, strict=False):

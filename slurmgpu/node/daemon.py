@@ -72,6 +72,7 @@ class Daemon:
     def run(self) -> None:
         """Until SIGTERM or SIGINT; then the last readings are taken and handed over."""
         notify("READY=1")
+        log.info("ready: %d GPUs, every %g s", len(self._tracked), self._config.interval)
         start = next_sample = self._clock.monotonic()
         next_flush = start + self._config.flush
         interval = self._config.interval

@@ -70,8 +70,8 @@ def held_gpus(connection: Connection, run_id: int) -> list[Row[Any]]:
 
 
 def block_spans(connection: Connection, held: GpuTime) -> list[tuple[int, int]]:
-    """(start_ms, end_ms) of the blocks with samples of a GPU in a time, oldest first."""
-    query = select(block.c.start_ms, block.c.end_ms).where(_within(held), block.c.samples > 0)
+    """(start_ms, end_ms) of the covered blocks of a GPU in a time, oldest first."""
+    query = select(block.c.start_ms, block.c.end_ms).where(_within(held), block.c.covered_ms > 0)
     return [(start, end) for start, end in connection.execute(query.order_by(block.c.start_ms))]
 
 

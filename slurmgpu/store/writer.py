@@ -209,7 +209,7 @@ def _less(old: ColumnElement[Any], new: Any) -> ColumnElement[Any]:
 
 
 def _covered_ms(item: Block) -> int:
-    return item.end_ms - item.start_ms if item.samples else 0
+    return item.end_ms - item.start_ms if item.samples or item.stats else 0
 
 
 def _summary_values(item: Block) -> dict[str, float]:

@@ -27,7 +27,8 @@ class Block:
     """Consecutive samples of one GPU under one owner, without a gap, at most one flush period long.
 
     The time from ``start_ms`` to ``end_ms`` is covered throughout: each sample stands for the time since the one before
-    it (the first: since the start), the last one also for the time up to the end.
+    it (the first: since the start), the last one also for the time up to the end. A block without samples may have
+    ``stats`` all the same: those of the owner's last sample before it.
     """
 
     RECORD: ClassVar[str] = "block"

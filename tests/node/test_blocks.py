@@ -77,6 +77,20 @@ def test_change_of_owner_splits_time_energy_and_busy() -> None:
     assert (b.owners, span(b), b.stats["gpu_util_pct"].max, b.energy_mj) == (("B",), (1250, 3000), 0, 1750)
 
 
+def test_the_last_sample_holds_across_a_flush() -> None:
+    """A flush, and then the end before the next sample: the time between is covered by the sample before the flush."""
+    target = builder()
+    target.change_owner(0, ("A",))
+    fill(target, [(0, (80, 1000, 0)), (1, (80, 1000, 1000))])
+    target.take()
+    fill(target, [(2, (0, 1000, 2000))])
+    target.change_owner(1.5, ())
+    tail, after = target.take()
+    assert (tail.owners, span(tail), tail.samples, tail.energy_mj) == (("A",), (1000, 1500), 0, 500)
+    assert (tail.stats["gpu_util_pct"].sum, tail.stats["gpu_util_pct"].weight_ms) == (40_000, 500)
+    assert (span(after), after.stats["gpu_util_pct"].max) == ((1500, 2000), 0)
+
+
 def test_a_job_between_two_samples_has_energy_but_no_average() -> None:
     target = builder()
     fill(target, [(0, (50, 1000, 0)), (1, (50, 1000, 1000))])

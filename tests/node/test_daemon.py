@@ -1,0 +1,250 @@
+"""slurmgpud as a process, on the simulated driver."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import simgpu
+from processes import wait_for
+
+from slurmgpu.wire.records import Allocation, Block, Event, GpuInfo, Record
+from slurmgpu.wire.segment import read
+
+ROOT = Path(__file__).parent.parent.parent
+INTERVAL_S = 0.1
+
+
+class Node:
+    """A node with a slurmgpud, its hooks and its spool."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self.config = folder / "c.toml"
+        self.scenario = folder / "scenario"
+        self.settings(interval=INTERVAL_S, flush=1)
+        simgpu.Scenario(["gpus 4"]).write(self.scenario)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.library = str(simgpu.library_dir())
+
+    def settings(self, **node: float) -> None:
+        lines = [f"{name} = {value}" for name, value in node.items()]
+        places = f'name = "n1"\nrun_dir = "{self.folder}/run"\nspool_dir = "{self.folder}/spool"'
+        self.config.write_text("\n".join(['cluster = "c"', "[node]", places, *lines]))
+
+    def command(self, *options: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "LD_LIBRARY_PATH": self.library, "SIMGPU_SCENARIO": str(self.scenario)}
+        command = [sys.executable, "-m", "slurmgpu.node.main", "--config", str(self.config), *options]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(command, env=environment, stderr=log)
+
+    def start(self) -> None:
+        before = self.said().count("ready")
+        self.process = self.command()
+        wait_for("slurmgpud", 20, lambda: self.said().count("ready") > before or self.process.poll() is not None)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(how)
+        return self.process.wait(timeout=20)
+
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def hook(self, kind: str, job: int, gpus: str | None = None) -> None:
+        environment = {"SLURM_JOB_ID": str(job), "SLURMGPU_RUN_DIR": str(self.folder / "run"), "SLURMD_NODENAME": "n1"}
+        if gpus is not None:
+            environment["SLURM_JOB_GPUS"] = gpus
+        subprocess.run([str(ROOT / kind / "slurmgpu")], env=environment, check=True)
+
+    def records(self) -> list[Record]:
+        return [record for path in sorted((self.folder / "spool").glob("*.seg")) for record in read(path)[1]]
+
+    def blocks(self, gpu: int) -> list[Block]:
+        uuid = simgpu.uuid("sim", gpu)
+        return [record for record in self.records() if isinstance(record, Block) and record.gpu == uuid]
+
+    def allocations(self) -> list[Allocation]:
+        return [record for record in self.records() if isinstance(record, Allocation)]
+
+    def wait_blocks(self, gpu: int, more: int) -> None:
+        wanted = len(self.blocks(gpu)) + more
+        wait_for(f"{more} more blocks of GPU {gpu}", 20, lambda: len(self.blocks(gpu)) >= wanted)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path)
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.process.kill()
+        made.process.wait()
+
+
+def seamless(blocks: list[Block]) -> bool:
+    return all(before.end_ms == after.start_ms for before, after in itertools.pairwise(blocks))
+
+
+def test_a_job_from_mark_to_spool(node: Node) -> None:
+    node.start()
+    node.hook("prolog", 7, "1,3")
+    wait_for("the allocation", 10, node.allocations)
+    node.wait_blocks(1, 2)
+    node.hook("epilog", 7)
+    wait_for("the end", 10, lambda: any(a.end_ms for a in node.allocations()))
+    wait_for("the marks to go", 10, lambda: not list((node.folder / "run/jobs").iterdir()))
+    assert node.stop() == 0
+    opened, closed = node.allocations()
+    assert [gpu.uuid for gpu in closed.gpus] == [simgpu.uuid("sim", 1), simgpu.uuid("sim", 3)]
+    for gpu in (0, 1, 2, 3):
+        assert seamless(node.blocks(gpu))
+    mine = [block for block in node.blocks(1) if block.owners == (opened.id,)]
+    assert (mine[0].start_ms, mine[-1].end_ms) == (closed.start_ms, closed.end_ms)
+    assert not [block for block in node.blocks(0) if block.owners]
+
+
+def test_term_hands_everything_over_at_once(node: Node) -> None:
+    node.settings(interval=INTERVAL_S, flush=3600)
+    node.start()
+    node.hook("prolog", 7, "0")
+    wait_for("the allocation", 10, node.allocations)
+    before = time.time()
+    assert node.stop() == 0
+    assert time.time() - before < 2
+    assert node.blocks(0)[-1].end_ms / 1000 >= before - INTERVAL_S
+    assert "stopped after" in node.said()
+
+
+def test_killed_and_started_again_in_mid_job(node: Node) -> None:
+    node.start()
+    node.hook("prolog", 7, "2")
+    wait_for("the allocation", 10, node.allocations)
+    node.wait_blocks(2, 1)
+    node.stop(signal.SIGKILL)
+    node.start()
+    node.wait_blocks(2, 1)
+    node.hook("epilog", 7)
+    wait_for("the end", 10, lambda: any(a.end_ms for a in node.allocations()))
+    node.stop()
+    assert {a.id for a in node.allocations()} == {node.allocations()[0].id}
+    assert [block.owners != () for block in node.blocks(2)].count(True) >= 2
+    closed = node.allocations()[-1]
+    assert closed.end_source == "epilog"
+
+
+def _start(node: Node) -> str:
+    return str(node.allocations()[0].start_ms)
+
+
+def test_once(node: Node) -> None:
+    node.hook("prolog", 7, "0")
+    assert node.command("--once").wait(timeout=20) == 0
+    assert [record.index for record in node.records() if isinstance(record, GpuInfo)] == [0, 1, 2, 3]
+    assert [(block.owners, block.samples >= 1) for block in node.blocks(0)] == [(("7@" + _start(node),), True)]
+    assert [allocation.job_id for allocation in node.allocations()] == [7]
+
+
+def test_one_gpu_lost_costs_that_gpu(node: Node) -> None:
+    node.start()
+    node.wait_blocks(2, 1)
+    simgpu.Scenario(["gpus 4", "lost 2 @0"]).write(node.scenario)
+    wait_for("the loss to be told", 10, lambda: "is lost: GPU_IS_LOST" in node.said())
+    node.wait_blocks(1, 2)
+    assert node.stop() == 0
+    assert seamless(node.blocks(1))
+    assert node.blocks(2)[-1].end_ms < node.blocks(1)[-1].end_ms
+    assert node.said().count("is lost") == 1
+
+
+def test_what_a_gpu_does_not_support_is_missing_and_not_zero(node: Node) -> None:
+    simgpu.Scenario(["gpus 4", "gpu 1 gpu_util_pct=na energy_mj=na", "gpu * power_mw=50000"]).write(node.scenario)
+    node.start()
+    node.wait_blocks(1, 2)
+    assert node.stop() == 0
+    block = node.blocks(1)[-1]
+    assert block.missing["gpu_util_pct"][0] == "NOT_SUPPORTED"
+    assert "gpu_util_pct" not in block.stats
+    assert block.energy_source == "power"
+    assert node.blocks(0)[-1].energy_source == "counter"
+    assert node.said().count("NOT_SUPPORTED") == 0  # a fact of the product, told only with --verbose
+
+
+def test_without_a_driver_marks_are_followed(node: Node, tmp_path: Path) -> None:
+    """The library says that no driver is loaded; jobs are recorded all the same, their GPUs as unresolved."""
+    simgpu.Scenario(["fault * function=nvmlInit return=9"]).write(node.scenario)
+    node.start()
+    node.hook("prolog", 7, "0")
+    wait_for("the allocation", 10, node.allocations)
+    assert node.stop() == 0
+    assert node.allocations()[0].unresolved == ("0",)
+    assert node.said().count("DRIVER_NOT_LOADED") == 1
+    assert [record.kind for record in node.records() if isinstance(record, Event)] == ["gpu.unresolved"]
+
+
+def test_a_spool_that_cannot_be_written_loses_nothing(node: Node) -> None:
+    """The spool is away for some flushes; what was read meanwhile is there when it is back."""
+    node.start()
+    node.wait_blocks(0, 1)
+    spool, away = node.folder / "spool", node.folder / "away"
+    spool.rename(away)
+    spool.touch()  # a file where the folder was
+    node.hook("prolog", 7, "0")
+    wait_for("the complaint", 10, lambda: "kept in memory and tried again" in node.said())
+    assert list((node.folder / "run/jobs").iterdir())
+    spool.unlink()
+    away.rename(spool)
+    wait_for("the allocation", 10, node.allocations)
+    assert node.stop() == 0
+    assert seamless(node.blocks(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[node]\nintervall = 1", "did you mean node.interval"),
+        ('[node]\nspool_dir = "/proc/nope"\nrun_dir = "{folder}/run"', "set node.spool_dir"),
+        ('[node]\nspool_dir = "{folder}/s"\nrun_dir = "/proc/nope"', "set node.run_dir"),
+    ],
+)
+def test_mistakes_are_one_line(node: Node, text: str, words: str) -> None:
+    node.config.write_text(text.replace("{folder}", str(node.folder)))
+    assert node.command().wait(timeout=20) == 1
+    assert words in node.said()
+    assert "Traceback" not in node.said()
+
+
+def test_a_hostile_mark_harms_nobody(node: Node) -> None:
+    node.start()
+    jobs = node.folder / "run" / "jobs"
+    (jobs / "5.prolog.1").write_bytes(b"SLURM_JOB_GPUS=" + b"9" * 70_000 + b"\0\xff\xfe=\n\0" + os.urandom(65536))
+    (jobs / "6.prolog.1").write_bytes(b"SLURM_JOB_GPUS=0-99999999,-1,GPU-x\nSLURM_JOB_ID=1\0")
+    wait_for("both", 10, lambda: {a.job_id for a in node.allocations()} == {5, 6})
+    node.hook("prolog", 7, "0")
+    wait_for("the next", 10, lambda: {a.job_id for a in node.allocations()} == {5, 6, 7})
+    assert node.stop() == 0
+    by_job: dict[int, Allocation] = {a.job_id: a for a in node.allocations()}
+    assert by_job[5].gpus == by_job[6].gpus == ()
+    assert [gpu.uuid for gpu in by_job[7].gpus] == [simgpu.uuid("sim", 0)]
+
+
+def test_a_job_shorter_than_a_look(node: Node) -> None:
+    """Start and end are seen together: the allocation has both, and its GPU's time is cut where it was."""
+    node.settings(interval=1, flush=2)
+    node.start()
+    node.wait_blocks(0, 1)
+    node.hook("prolog", 7, "0")
+    node.hook("epilog", 7)
+    wait_for("the end", 10, lambda: any(a.end_ms for a in node.allocations()))
+    assert node.stop() == 0
+    closed = node.allocations()[-1]
+    assert closed.end_ms is not None
+    assert (closed.end_source, closed.source) == ("epilog", "prolog")
+    assert seamless(node.blocks(0))
+    (mine,) = [block for block in node.blocks(0) if block.owners]
+    assert (mine.start_ms, mine.end_ms) == (closed.start_ms, closed.end_ms)
