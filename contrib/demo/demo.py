@@ -107,11 +107,12 @@ def main() -> int:
         "SLURMGPU_CONF": str(config),
     }
     environment.pop("SLURMGPU_STORE_URL", None)
-    print(f"One node, {8} simulated H100, one job. All else is real.\n")
+    print("One node, 8 simulated H100, one job. All else is real.\n")
     log = (keep / "slurmgpud.log").open("wb")
     with subprocess.Popen([str(BIN / "slurmgpud"), "--foreground"], env=environment, stderr=log) as daemon:
         try:
             wait_for(keep / "run", "jobs", daemon)
+            time.sleep(4 * INTERVAL_S)  # a first reading, so that the job is covered from its start
             step("slurmgpud", f"reads 8 GPUs every {INTERVAL_S:g} s through NVML")
             (keep / "scenario.new").write_text(scenario(time.time()))
             (keep / "scenario.new").rename(keep / "scenario")

@@ -46,27 +46,28 @@ def _count(number: int, word: str) -> str:
 def _table(run: RunFacts, style: Style) -> Iterator[str]:
     width = max(4, *(len(node) for node in run.nodes))
     yield style.dim(f"{'node':<{width}}  GPU  {'busy over time':<24}   busy  {'mem GiB':>11}   power     energy")
+    unit = units.energy_unit(run.energy_mj)
     last = None
     for gpu in run.gpus:
         node = gpu.node if gpu.node != last else ""
         last = gpu.node
-        yield f"{node:<{width}}  {_row(gpu, style)}"
+        yield f"{node:<{width}}  {_row(gpu, unit, style)}"
     if len(run.gpus) > 1:
         busy = units.percent(run.gpu_busy_pct)
         power = units.watts(_sum(gpu.power_mean_mw for gpu in run.gpus))
-        energy = units.energy(run.energy_mj, run.energy_is_lower_bound)
+        energy = units.energy(run.energy_mj, unit, run.energy_is_lower_bound)
         memory = f"{units.gib(run.mem_used_max_bytes)} max"
         figures = f"{busy:>5}  {memory:>11}  {power:>6}  {energy:>9}"
         yield style.bold(f"{'all':<{width}}  {len(run.gpus):>3}  {'':<24}  {figures}")
 
 
-def _row(gpu: GpuFacts, style: Style) -> str:
+def _row(gpu: GpuFacts, unit: str, style: Style) -> str:
     number = units.UNKNOWN if gpu.ordinal is None else str(gpu.ordinal)
     line = style.timeline(gpu.busy_timeline_pct)
     if not gpu.enough_samples:
         return f"{number:>3}  {'not enough samples':<24}"
     memory = f"{units.gib(gpu.mem_used_max_bytes)} / {units.gib(gpu.mem_total_bytes)}"
-    energy = units.energy(gpu.energy_mj, gpu.energy_is_lower_bound)
+    energy = units.energy(gpu.energy_mj, unit, gpu.energy_is_lower_bound)
     busy = style.busy(gpu.gpu_busy_pct, f"{units.percent(gpu.gpu_busy_pct):>5}")
     return f"{number:>3}  {line}  {busy}  {memory:>11}  {units.watts(gpu.power_mean_mw):>6}  {energy:>9}"
 

@@ -53,15 +53,22 @@ def watts(mw: float | None) -> str:
     return UNKNOWN if mw is None else f"{mw / 1000:.0f} W"
 
 
-def energy(mj: int | None, lower_bound: bool = False) -> str:
-    """Energy in J, Wh or kWh; ``≥`` where part of the time has no reading."""
+_ENERGY_UNITS = (("J", 1e3), ("Wh", 3.6e6), ("kWh", 3.6e9))
+
+
+def energy_unit(largest_mj: int | None) -> str:
+    """The unit in which a table's energies are read most easily: J below 1 Wh, kWh from 1 kWh on."""
+    mj = largest_mj or 0
+    return "kWh" if mj >= 3.6e9 else "Wh" if mj >= 3.6e6 else "J"
+
+
+def energy(mj: int | None, unit: str, lower_bound: bool = False) -> str:
+    """Energy in a unit, to three figures; ``≥`` where part of the time has no reading."""
     if mj is None:
         return UNKNOWN
-    wh = mj / 3_600_000
-    text = f"{wh:.1f} Wh" if wh < 1000 else f"{wh / 1000:.2f} kWh"
-    if wh < 1:
-        text = f"{mj / 1000:.0f} J"
-    return f"≥ {text}" if lower_bound else text
+    value = mj / dict(_ENERGY_UNITS)[unit]
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{'≥ ' if lower_bound else ''}{value:.{digits}f} {unit}"
 
 
 def sparkline(values: Sequence[float | None], *, ascii_only: bool = False) -> str:
