@@ -14,7 +14,7 @@ from slurmgpu.store.queries import GpuTime
 from slurmgpu.wire.samples import SamplesError
 
 TIMELINE = 24  # figures of a GPU's timeline
-_GAP_MS = 2_000  # shorter ones are the edges of sampling, not gaps
+_GAP_MS = 500  # shorter ones are the edges of sampling, not gaps
 _MAX_GAPS = 200
 _FEW_BLOCKS = 3 * TIMELINE  # up to here samples are unpacked for the timeline
 
@@ -102,7 +102,7 @@ def _gpu(connection: Connection, row: Row[Any], seen_ms: int) -> GpuFacts:
         power_max_mw=row.power_mw_max,
         energy_mj=row.energy_mj,
         energy_source=row.energy_source,
-        energy_is_lower_bound=row.energy_ms < allocated_ms - max(_GAP_MS, allocated_ms // 100),
+        energy_is_lower_bound=row.energy_ms < allocated_ms - max(_GAP_MS, allocated_ms // 1000),
         sm_clock_mean_mhz=_mean([row], "sm_clock_mhz"),
         temperature_max_c=row.temperature_c_max,
         shared_ms=row.shared_ms,

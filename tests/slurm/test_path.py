@@ -199,7 +199,7 @@ def test_daemon_killed_in_mid_job(cluster: Cluster, world: dict[str, Scenario]) 
     """SIGKILL and a start again: the report covers the job but for a flush period and the time it was away."""
     job = cluster.sbatch("sleep 16", "--gres=gpu:2", "-w", "n3")
     held = held_when_running(cluster, job)
-    time.sleep(7)  # into the job
+    time.sleep(6.5)  # into the job, and into a flush period
     killed = time.time()
     cluster.slurmgpu.stop_daemon("n3", signal.SIGKILL)
     cluster.slurmgpu.start_daemon("n3")
