@@ -1,5 +1,6 @@
 """A report as a picture: ``python docs/picture.py STORE_URL JOBID OUT.svg`` (the demo leaves such a database)."""
 
+import io
 import sys
 from pathlib import Path
 
@@ -15,8 +16,16 @@ from slurmgpu.store.engine import connect
 THEME = TerminalTheme(
     (24, 26, 31),
     (220, 223, 228),
-    [(24, 26, 31), (224, 108, 117), (152, 195, 121), (229, 192, 123), (97, 175, 239), (198, 120, 221), (86, 182, 194)]
-    + [(220, 223, 228)],
+    [
+        (24, 26, 31),
+        (224, 108, 117),
+        (152, 195, 121),
+        (229, 192, 123),
+        (97, 175, 239),
+        (198, 120, 221),
+        (86, 182, 194),
+        (220, 223, 228),
+    ],
 )
 # No font from elsewhere: the reader's own monospace.
 SVG = """\
@@ -39,7 +48,7 @@ SVG = """\
 def main(url: str, job_id: str, out: str) -> None:
     with connect(url).connect() as connection:
         (*_, run) = job_runs(connection, int(job_id))
-    console = Console(record=True, width=80, file=Path("/dev/null").open("w"), force_terminal=True)
+    console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(f"$ slurmgpu report {job_id}\n\n" + render(run, Style(colour=True))))
     svg = console.export_svg(theme=THEME, code_format=SVG, unique_id="report")
     Path(out).write_text(svg.replace("&#160;", " "))  # xml:space keeps them, in every renderer

@@ -107,7 +107,7 @@ def main() -> int:
         "SLURMGPU_CONF": str(config),
     }
     environment.pop("SLURMGPU_STORE_URL", None)
-    print("One node, 8 simulated H100, one job. All else is real.\n")
+    print("One node, 8 simulated H100, one job. All else is real.")
     log = (keep / "slurmgpud.log").open("wb")
     with subprocess.Popen([str(BIN / "slurmgpud"), "--foreground"], env=environment, stderr=log) as daemon:
         try:
@@ -129,9 +129,9 @@ def main() -> int:
     subprocess.run([str(BIN / "slurmgpu"), "db", "init"], env=environment, check=True, stdout=subprocess.DEVNULL)
     subprocess.run([str(BIN / "slurmgpu"), "collect", "--once"], env=environment, check=True, stdout=subprocess.DEVNULL)
     step("collect", f"{segments} segments into SQLite, each once")
-    print(f"\n$ slurmgpu report {JOB_ID}\n", flush=True)
+    print(f"\n$ slurmgpu report {JOB_ID}", flush=True)
     status = subprocess.run([str(BIN / "slurmgpu"), "report", str(JOB_ID)], env=environment).returncode
-    print(f"\nMore: export SLURMGPU_CONF={config}; {os.path.relpath(BIN)}/slurmgpu report {JOB_ID} --format json")
+    print(f"More: export SLURMGPU_CONF={config}; {os.path.relpath(BIN)}/slurmgpu report {JOB_ID} --format json")
     if status:
         shutil.copyfileobj((keep / "slurmgpud.log").open(), sys.stderr)
     return status

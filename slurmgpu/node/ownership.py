@@ -38,14 +38,7 @@ class GpuNames:
         visible = tokens(mark.get("CUDA_VISIBLE_DEVICES"))
         named = [token for token in visible if token.startswith(("GPU-", "MIG-"))]
         if named:
-            held = tuple(HeldGpu(uuid, None) for uuid in named if uuid in self._uuids)
-            if len(ordinals) == len(named):  # the same GPUs in the same order, by their other names
-                held = tuple(
-                    HeldGpu(uuid, int(ordinal))
-                    for uuid, ordinal in zip(named, ordinals, strict=True)
-                    if uuid in self._uuids
-                )
-            return held, tuple(uuid for uuid in named if uuid not in self._uuids)
+            return self._by_uuid(named, ordinals)
         words = ordinals or visible
         found: list[HeldGpu] = []
         unresolved: list[str] = []
@@ -56,6 +49,17 @@ class GpuNames:
             else:
                 found.append(HeldGpu(uuid, int(word)))
         return tuple(found), tuple(unresolved)
+
+    def _by_uuid(self, named: list[str], ordinals: list[str]) -> tuple[tuple[HeldGpu, ...], tuple[str, ...]]:
+        """The same GPUs in the same order by two names, where both lists are as long; else the UUIDs alone."""
+        unresolved = [uuid for uuid in named if uuid not in self._uuids]
+        numbers: list[int | None] = [None] * len(named)
+        if len(ordinals) == len(named):
+            numbers = [int(ordinal) if ordinal.isdigit() else None for ordinal in ordinals]
+        elif ordinals:
+            unresolved.append(f"SLURM_JOB_GPUS={','.join(ordinals)} beside {len(named)} UUIDs"[:256])
+        held = (HeldGpu(uuid, number) for uuid, number in zip(named, numbers, strict=True) if uuid in self._uuids)
+        return tuple(held), tuple(unresolved)
 
 
 def tokens(text: str | None) -> list[str]:

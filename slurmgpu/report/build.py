@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -66,7 +67,7 @@ def _run(connection: Connection, row: Row[Any], number: int, count: int) -> RunF
         energy_mj=sum(known) if known else None,
         energy_is_lower_bound=len(known) < len(gpus) or any(gpu.energy_is_lower_bound for gpu in gpus),
         coverage=min(1.0, sum(gpu.covered_ms for gpu in gpus) / allocated) if allocated > 0 else None,
-        unresolved=tuple(word for place in places for word in (place.unresolved or "").split(",") if word),
+        unresolved=tuple(word for place in places for word in json.loads(place.unresolved or "[]")),
         gaps=tuple(_gaps(connection, held, gpus)),
         events=tuple(_events(connection, places)),
     )

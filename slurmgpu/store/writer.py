@@ -113,7 +113,7 @@ class Writer:
             "job_id": run_id,
             "source": allocation.source,
             "start_ms": allocation.start_ms,
-            "unresolved": ",".join(allocation.unresolved) or None,
+            "unresolved": json.dumps(allocation.unresolved) if allocation.unresolved else None,
         }
         if allocation.end_ms is not None:  # what opens an allocation may come after what closed it
             values |= {

@@ -77,6 +77,13 @@ def test_uuids_in_the_hook_win(release: str) -> None:
     assert [gpu.ordinal for gpu in allocation.gpus] == [int(n) for n in item.environment["SLURM_JOB_GPUS"].split(",")]
 
 
+def test_lists_that_disagree_in_count_are_said() -> None:
+    item = mark(1, "prolog", 1.0, SLURM_JOB_GPUS="0,1,2", CUDA_VISIBLE_DEVICES="GPU-4,GPU-5")
+    (allocation,) = allocations(ownership().take([item]))
+    assert [(gpu.uuid, gpu.ordinal) for gpu in allocation.gpus] == [("GPU-4", None), ("GPU-5", None)]
+    assert allocation.unresolved == ("SLURM_JOB_GPUS=0,1,2 beside 2 UUIDs",)
+
+
 def test_ordinals_are_minors_not_nvml_indices() -> None:
     made = ownership([3, 2, 1, 0])
     (allocation,) = allocations(made.take([mark(1, "prolog", 1.0, SLURM_JOB_GPUS="0,2")]))
