@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 import signal
-from dataclasses import dataclass
 
 from slurmgpu.config import NodeConfig
-from slurmgpu.node.blocks import BlockBuilder
 from slurmgpu.node.clock import Clock
-from slurmgpu.node.inventory import gpu_infos
+from slurmgpu.node.devices import Devices
 from slurmgpu.node.marks import Mark, MarkFolder
-from slurmgpu.node.nvml import DriverUnavailableError, Gate
-from slurmgpu.node.ownership import OwnerChange, Ownership
-from slurmgpu.node.readings import Tier, discover
-from slurmgpu.node.sampler import SampledGpu, Sampler
+from slurmgpu.node.nvml import Gate
+from slurmgpu.node.ownership import Ownership
+from slurmgpu.node.readings import discover
+from slurmgpu.node.sampler import Sampler
 from slurmgpu.node.spool import Spool
 from slurmgpu.node.systemd import notify
 from slurmgpu.wire.records import Event, Record
@@ -23,35 +21,24 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 _STEP_S = 0.1  # a wall clock that moved by more against the monotonic one was set
-_REOPEN_S = (5.0, 300.0)
 _MAX_WAITING = 100_000  # records held in memory while the spool cannot be written
-_MEDIUM_S, _SLOW_S = 30.0, 60.0
-
-
-@dataclass(slots=True)
-class _Tracked:
-    gpu: SampledGpu
-    builder: BlockBuilder
 
 
 class Daemon:
-    """One node's slurmgpud. Nothing here waits for anything but the clock and the driver."""
+    """One node's slurmgpud. Nothing here waits for anything but the clock."""
 
     def __init__(self, config: NodeConfig, gate: Gate, spool: Spool, clock: Clock) -> None:
         self._config = config
-        self._gate = gate
         self._spool = spool
         self._clock = clock
         self._marks = MarkFolder(config.run_dir)
         self._ownership = Ownership(spool.cluster, spool.node)
-        self._sampler = Sampler(gate, discover())
-        self._tracked: dict[str, _Tracked] = {}
+        self._devices = Devices(gate, Sampler(gate, discover()), clock, config.interval)
+        self._devices.on_devices = self._ownership.set_devices
+        self._devices.owners_of = self._ownership.owners
         self._waiting: list[Record] = []
         self._finished: list[Mark] = []
         self._wall_offset = clock.wall() - clock.monotonic()
-        self._next_open = 0.0
-        self._reopen_s = _REOPEN_S[0]
-        self._next_tier: dict[Tier, float] = {Tier.MEDIUM: 0.0, Tier.SLOW: 0.0}
         self.rounds = 0
         self.skipped_rounds = 0
 
@@ -59,10 +46,8 @@ class Daemon:
         """Make the folders, open the driver, follow the marks that wait. Raises MarksError, SpoolError."""
         self._marks.prepare()
         self._spool.prepare()
-        self._open_driver()
+        self._devices.open()
         self._follow_marks()
-        if not self._tracked:
-            log.info("no GPU to read; marks are followed all the same")
 
     def once(self) -> None:
         """One look, one reading, one segment."""
@@ -72,7 +57,7 @@ class Daemon:
     def run(self) -> None:
         """Until SIGTERM or SIGINT; then the last readings are taken and handed over."""
         notify("READY=1")
-        log.info("ready: %d GPUs, every %g s", len(self._tracked), self._config.interval)
+        log.info("ready: %d GPUs, every %g s", len(self._devices), self._config.interval)
         start = next_sample = self._clock.monotonic()
         next_flush = start + self._config.flush
         interval = self._config.interval
@@ -86,9 +71,9 @@ class Daemon:
             changed = self._marks.changed() and self._follow_marks()
             if changed or now >= next_flush:
                 self._flush()
-                notify("WATCHDOG=1")
                 while next_flush <= now:
                     next_flush += self._config.flush
+            notify("WATCHDOG=1")
             now = self._clock.monotonic()
             received = self._clock.wait(min(next_sample - now, next_flush - now, _LOOK_S))
             if received in (signal.SIGTERM, signal.SIGINT):
@@ -99,77 +84,20 @@ class Daemon:
         self._flush()
         log.info("stopped after %d rounds, %d skipped", self.rounds, self.skipped_rounds)
 
-    # -- readings
-
     def _sample(self, now: float) -> None:
         self._check_wall_clock()
-        if not self._tracked and not self._open_driver():
-            return
         self.rounds += 1
-        tiers = [Tier.FAST]
-        for tier, every in ((Tier.MEDIUM, _MEDIUM_S), (Tier.SLOW, _SLOW_S)):
-            if now >= self._next_tier[tier]:
-                self._next_tier[tier] = now + every
-                tiers.append(tier)
-        self._read(list(self._tracked.values()), tiers)
-
-    def _read(self, tracked: list[_Tracked], tiers: list[Tier]) -> None:
-        try:
-            for item in tracked:
-                if self._sampler.sample(item.gpu, tiers):
-                    item.builder.causes = item.gpu.causes
-                    item.builder.add(self._clock.monotonic(), tuple(item.gpu.row))
-                else:
-                    item.builder.lose()
-        except DriverUnavailableError as error:
-            self._lose_driver(error)
+        self._devices.sample(now)
 
     def _check_wall_clock(self) -> None:
         offset = self._clock.wall() - self._clock.monotonic()
         step = offset - self._wall_offset
-        if abs(step) <= _STEP_S:
-            return
-        self._wall_offset = offset
-        self._event("clock.step", f"the wall clock was set by {step:+.1f} s")
-        for item in self._tracked.values():
-            item.builder.set_wall_offset(offset)
-
-    def _open_driver(self) -> bool:
-        now = self._clock.monotonic()
-        if now < self._next_open:
-            return False
-        try:
-            self._sampler.open()
-        except DriverUnavailableError as error:
-            self._next_open = now + self._reopen_s
-            self._reopen_s = min(2 * self._reopen_s, _REOPEN_S[1])
-            self._gate.tell_once("the driver cannot be used", error.code)
-            return False
-        self._reopen_s = _REOPEN_S[0]
-        self._tracked = {
-            gpu.device.uuid: _Tracked(
-                gpu, BlockBuilder(gpu.device.uuid, self._sampler.metrics, self._config.interval, self._wall_offset)
-            )
-            for gpu in self._sampler.gpus
-        }
-        devices = [gpu.device for gpu in self._sampler.gpus]
-        self._ownership.set_devices(devices)
-        self._waiting += gpu_infos(self._gate, devices, round(self._clock.wall() * 1000))
-        for uuid, item in self._tracked.items():
-            item.builder.change_owner(now, self._ownership.owners(uuid))
-        return True
-
-    def _lose_driver(self, error: DriverUnavailableError) -> None:
-        log.error("%s; tried again in %d s", error, self._reopen_s)
-        self._event("driver.unavailable", str(error))
-        for item in self._tracked.values():
-            item.builder.lose()
-            self._waiting += item.builder.take()
-        self._gate.close()
-        self._next_open = self._clock.monotonic() + self._reopen_s
-        self._tracked.clear()
-
-    # -- owners
+        if abs(step) > _STEP_S:
+            self._wall_offset = offset
+            text = f"the wall clock was set by {step:+.1f} s"
+            log.warning("clock.step: %s", text)
+            self._waiting.append(Event(round(self._clock.wall() * 1000), "clock.step", text))
+            self._devices.set_wall_offset(offset)
 
     def _follow_marks(self) -> bool:
         """Take in new marks. True when an owner or an allocation changed."""
@@ -177,22 +105,13 @@ class Daemon:
         self._waiting += news.records
         self._finished += news.finished
         if news.changes:
-            changed = [self._tracked[uuid] for uuid in {c.gpu for c in news.changes} if uuid in self._tracked]
-            self._read(changed, [Tier.FAST])
+            self._devices.read({change.gpu for change in news.changes})
             for change in news.changes:
-                self._change_owner(change)
+                self._devices.change_owner(change.t, change.gpu, change.owners)
         return bool(news.records)
 
-    def _change_owner(self, change: OwnerChange) -> None:
-        item = self._tracked.get(change.gpu)
-        if item is not None:
-            item.builder.change_owner(min(change.t - self._wall_offset, self._clock.monotonic()), change.owners)
-
-    # -- handing over
-
     def _flush(self) -> None:
-        for item in self._tracked.values():
-            self._waiting += item.builder.take()
+        self._waiting += self._devices.take()
         if not self._waiting:
             return
         try:
@@ -209,7 +128,3 @@ class Daemon:
             self._marks.remove(mark)
             self._ownership.forget(mark)
         self._finished.clear()
-
-    def _event(self, kind: str, text: str) -> None:
-        log.warning("%s: %s", kind, text)
-        self._waiting.append(Event(round(self._clock.wall() * 1000), kind, text))

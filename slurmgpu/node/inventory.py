@@ -22,6 +22,7 @@ def gpu_infos(gate: Gate, devices: Iterable[Device], t_ms: int) -> list[GpuInfo]
             memory_bytes=memory_total_bytes(gate, device),
             pci_address=device.pci_address,
             driver_version=driver_version,
+            parent=device.parent.uuid if device.parent else None,
         )
         for device in devices
     ]

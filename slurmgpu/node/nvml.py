@@ -103,6 +103,9 @@ class Device:
     serial: str | None
     name: str | None
     pci_address: str | None  # dddddddd:bb:dd.f, lower case
+    parent: Device | None = None  # of a MIG instance
+    gpu_instance: int | None = None
+    compute_instance: int | None = None
 
 
 class Gate:
@@ -149,7 +152,10 @@ class Gate:
         return _text(buffer.value) if code == 0 else None
 
     def devices(self) -> tuple[list[Device], int]:
-        """The GPUs that answer, and how many the driver counts. Raises :class:`DriverUnavailableError`."""
+        """The GPUs and MIG instances that answer, and how many GPUs the driver counts.
+
+        Raises :class:`DriverUnavailableError`.
+        """
         count = c_uint()
         code = self._call("nvmlDeviceGetCount_v2", byref(count))
         if code:
@@ -157,9 +163,11 @@ class Gate:
         found = []
         for index in range(count.value):
             try:
-                found.append(self._device(index))
+                device = self._device(index)
             except NvmlError as error:
                 self.tell_once(f"GPU with NVML index {index}", error.code)
+            else:
+                found += [device, *self._instances(device)]
         return found, count.value
 
     def tell_once(self, what: str, code: int) -> None:
@@ -182,17 +190,50 @@ class Gate:
         uuid = self._string("nvmlDeviceGetUUID", handle, 96)
         if uuid is None:
             raise GpuLostError(999, f"GPU with NVML index {index} has no UUID")
-        minor = c_uint()
-        code = self._call("nvmlDeviceGetMinorNumber", handle, byref(minor))
         return Device(
             handle=handle,
             index=index,
             uuid=uuid,
-            minor=minor.value if code == 0 else None,
+            minor=self._number("nvmlDeviceGetMinorNumber", handle),
             serial=self._string("nvmlDeviceGetSerial", handle, 64),
             name=self._string("nvmlDeviceGetName", handle, 96),
             pci_address=self._pci_address(handle),
         )
+
+    def _instances(self, parent: Device) -> list[Device]:
+        """The MIG instances of a GPU: the most that there can be is not their number, and gaps are normal."""
+        mode, pending, most = c_uint(), c_uint(), c_uint()
+        if self._call("nvmlDeviceGetMigMode", parent.handle, byref(mode), byref(pending)) or not mode.value:
+            return []
+        if self._call("nvmlDeviceGetMaxMigDeviceCount", parent.handle, byref(most)):
+            return []
+        found = []
+        for index in range(most.value):
+            handle = pynvml.c_nvmlDevice_t()
+            if self._call("nvmlDeviceGetMigDeviceHandleByIndex", parent.handle, c_uint(index), byref(handle)):
+                continue
+            uuid = self._string("nvmlDeviceGetUUID", handle, 96)
+            if uuid is None:
+                continue
+            found.append(
+                Device(
+                    handle=handle,
+                    index=parent.index,
+                    uuid=uuid,
+                    minor=None,
+                    serial=parent.serial,
+                    name=self._string("nvmlDeviceGetName", handle, 96),
+                    pci_address=parent.pci_address,
+                    parent=parent,
+                    gpu_instance=self._number("nvmlDeviceGetGpuInstanceId", handle),
+                    compute_instance=self._number("nvmlDeviceGetComputeInstanceId", handle),
+                )
+            )
+        return found
+
+    def _number(self, name: str, handle: Any) -> int | None:
+        out = c_uint()
+        return out.value if self._call(name, handle, byref(out)) == 0 else None
 
     def _string(self, name: str, handle: Any, size: int) -> str | None:
         buffer = create_string_buffer(size)

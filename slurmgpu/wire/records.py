@@ -100,6 +100,7 @@ class GpuInfo:
     memory_bytes: int | None = None
     pci_address: str | None = None  # dddddddd:bb:dd.f, lower case
     driver_version: str | None = None
+    parent: str | None = None  # UUID of the GPU that a MIG instance is a part of
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,3 +248,133 @@ def test_a_job_shorter_than_a_look(node: Node) -> None:
     assert seamless(node.blocks(0))
     (mine,) = [block for block in node.blocks(0) if block.owners]
     assert (mine.start_ms, mine.end_ms) == (closed.start_ms, closed.end_ms)
+
+
+def test_lost_hanging_and_half_supported_at_once(node: Node) -> None:
+    """One GPU lost, one that hangs in one call, one that lacks half of the calls: the others lose no sample."""
+    node.start()
+    node.wait_blocks(0, 1)
+    lacking = (
+        "nvmlDeviceGetPowerUsage nvmlDeviceGetTotalEnergyConsumption nvmlDeviceGetClockInfo nvmlDeviceGetTemperature"
+    )
+    faults = [f"fault 3 function={name} return=3" for name in lacking.split()]
+    hang = "fault 2 function=nvmlDeviceGetUtilizationRates hang=forever"
+    simgpu.Scenario(["gpus 4", "lost 1 @0", hang, *faults]).write(node.scenario)
+    wait_for("the loss to be told", 10, lambda: "is lost: GPU_IS_LOST" in node.said())
+    node.hook("prolog", 7, "0")  # marks are followed all the same
+    wait_for("the allocation", 5, node.allocations)
+    node.wait_blocks(0, 3)
+    simgpu.Scenario(["gpus 4", "lost 1 @0", *faults]).write(node.scenario)
+    node.wait_blocks(2, 2)
+    assert node.process is not None
+    tasks = len(list(Path(f"/proc/{node.process.pid}/task").iterdir()))
+    assert tasks <= 4
+    assert node.stop() == 0
+    for gpu in (0, 3):
+        blocks = node.blocks(gpu)
+        assert seamless(blocks)
+        rounds = (blocks[-1].end_ms - blocks[0].start_ms) / 1000 / INTERVAL_S
+        assert sum(block.samples for block in blocks) >= rounds - 2
+    assert not seamless(node.blocks(2))
+    assert node.blocks(2)[-1].end_ms == node.blocks(0)[-1].end_ms or seamless(node.blocks(2)[-2:])
+    assert node.blocks(3)[-1].missing["power_mw"][0] == "NOT_SUPPORTED"
+    assert {e.kind for e in node.records() if isinstance(e, Event)} == {"gpu.lost"}
+
+
+def test_driver_that_goes_and_comes_back(node: Node) -> None:
+    """NVML says that the driver is not loaded, for a while: one event, a gap, and sampling again."""
+    node.start()
+    node.wait_blocks(0, 1)
+    simgpu.Scenario(["gpus 4", "fault * function=* return=9"]).write(node.scenario)
+    wait_for("the complaint", 10, lambda: "driver.unavailable" in node.said())
+    simgpu.Scenario(["gpus 4"]).write(node.scenario)
+    node.wait_blocks(0, 2)
+    assert node.stop() == 0
+    assert [e.kind for e in node.records() if isinstance(e, Event)] == ["driver.unavailable"]
+    assert not seamless(node.blocks(0))
+
+
+def test_mig_instances_are_gpus_with_a_parent(node: Node) -> None:
+    """A job holds an instance by its UUID: it has its memory and GPM, the parent keeps power and energy."""
+    mig = "mig 1 gi=1 ci=0 profile=3g.40gb memory_bytes=40e9 mem_used_bytes=7e9 sm_active_pct=35"
+    simgpu.Scenario(["gpus 2", "gpu 1 mig_mode=1", mig]).write(node.scenario)
+    node.start()
+    infos = []
+    wait_for("the inventory", 10, lambda: node.blocks(0))
+    infos = [record for record in node.records() if isinstance(record, GpuInfo)]
+    (instance,) = [info for info in infos if info.parent]
+    assert instance.uuid.startswith("MIG-")
+    assert instance.parent == simgpu.uuid("sim", 1)
+    environment = {"SLURM_JOB_ID": "7", "SLURMGPU_RUN_DIR": str(node.folder / "run")}
+    environment |= {"SLURM_JOB_GPUS": "1", "CUDA_VISIBLE_DEVICES": instance.uuid}
+    subprocess.run([str(ROOT / "prolog" / "slurmgpu")], env=environment, check=True)
+
+    def mine() -> list[Block]:
+        return [
+            r
+            for r in node.records()
+            if isinstance(r, Block) and r.gpu == instance.uuid and len(r.stats) > 1 and r.owners
+        ]
+
+    wait_for("its blocks", 10, mine)
+    assert node.stop() == 0
+    block = mine()[-1]
+    assert block.stats["mem_used_bytes"].max == 7_000_000_000
+    assert block.stats["sm_active_pct"].max == pytest.approx(35, abs=0.01)
+    assert "power_mw" not in block.stats
+    assert block.energy_mj is None
+    assert node.blocks(1)[-1].energy_source == "counter"
+    assert "gpu_util_pct" not in node.blocks(1)[-1].stats
+
+
+def test_hang_becomes_a_finding_and_ends(tmp_path: Path) -> None:
+    """With a clock of its own: after the deadline one event, and one more when the call returns after all."""
+    import threading
+
+    from slurmgpu.node.clock import Clock
+    from slurmgpu.node.devices import Devices
+    from slurmgpu.node.nvml import Device, Gate
+    from slurmgpu.node.readings import Metric, Reading, Row, Tier
+    from slurmgpu.node.sampler import Sampler
+
+    gate, now, answer = Gate(), [0.0], threading.Event()
+
+    class Fake(Clock):
+        def monotonic(self) -> float:
+            return now[0]
+
+        def wall(self) -> float:
+            return now[0]
+
+        def wait(self, seconds: float) -> int | None:
+            return None
+
+    def prepare(gate: Gate, device: Device, slot: int):  # type: ignore[no-untyped-def]
+        def probe(row: Row) -> int:
+            if device.index == 1 and now[0] > 0:
+                answer.wait(30)
+            row[slot] = 1
+            return 0
+
+        return probe
+
+    sampler = Sampler(gate, [Reading((Metric("x", 0, 9),), Tier.FAST, prepare, "x")])
+    gpus = [Device(None, i, f"GPU-{i}", i, None, None, None) for i in (0, 1)]
+    sampler.open = lambda: setattr(sampler, "gpus", [sampler.prepare(d) for d in gpus])  # type: ignore[method-assign]
+    devices = Devices(gate, sampler, Fake(), 1.0)
+    events: list[str] = []
+    for second in range(14):
+        now[0] = float(second)
+        devices.sample(now[0])
+        events += [r.kind for r in devices.take() if isinstance(r, Event)]
+    assert events == ["driver.hang"]
+    answer.set()
+
+    def answered() -> bool:
+        now[0] += 1
+        devices.sample(now[0])
+        events.extend(r.kind for r in devices.take() if isinstance(r, Event))
+        return "driver.answers" in events
+
+    wait_for("the answer", 10, answered)
+    assert events == ["driver.hang", "driver.answers"]

@@ -258,3 +258,90 @@ def test_other_tools_show_the_gpus(tool: str, tmp_path: Path) -> None:
     else:
         assert result.stdout.count("H100 80GB HBM3") == 4
         assert "73%" in result.stdout
+
+
+class TestMore:
+    """Memory errors, links, MIG, GPM and events."""
+
+    def test_memory_errors(self, client: Client, refused: Refused) -> None:
+        client.world(
+            "gpu 0 ecc_unc_sram_volatile=3 ecc_cor_dram_aggregate=4",
+            "gpu 0 remap_pending=1 remap_banks_none=2 remap_uncorrected=5",
+            "gpu 1 retired_dbe=2 retired_sbe=0 retired_pending=1 remap_pending=na sram_threshold_exceeded=1",
+        )
+        assert client("n.nvmlDeviceGetMemoryErrorCounter(h(0), 1, 0, 7)") == 3
+        assert client("n.nvmlDeviceGetMemoryErrorCounter(h(0), 0, 1, 2)") == 4
+        assert refused(client, "n.nvmlDeviceGetMemoryErrorCounter(h(0), 0, 1, 0)") == 3
+        assert client("n.nvmlDeviceGetRemappedRows(h(0))") == [0, 5, 1, 0]
+        assert client("n.nvmlDeviceGetRowRemapperHistogram(h(0)).none") == 2
+        assert refused(client, "n.nvmlDeviceGetRetiredPages(h(0), 1)") == 3
+        assert len(client("n.nvmlDeviceGetRetiredPages(h(1), 1)")) == 2
+        assert client("n.nvmlDeviceGetRetiredPagesPendingStatus(h(1))") == 1
+        assert refused(client, "n.nvmlDeviceGetRemappedRows(h(1))") == 3
+        status = "(lambda s: (n.nvmlDeviceGetSramEccErrorStatus(h(1), n.byref(s)), s.bThresholdExceeded)[1])"
+        assert client(status + "(n.c_nvmlEccSramErrorStatus_v1_t())") == 1
+
+    def test_links(self, client: Client, refused: Refused) -> None:
+        client.world(
+            "gpus 3", "nvlink 0 0 state=0", "nvlink 0 5 state=none", "nvlink 1 2 far=2", "gpu 0 nvlink_tx_kib=1800"
+        )
+        assert client("[n.nvmlDeviceGetNvLinkState(h(0), i) for i in (0, 1, 17)]") == [0, 1, 1]
+        assert refused(client, "n.nvmlDeviceGetNvLinkState(h(0), 5)") == 3
+        assert refused(client, "n.nvmlDeviceGetNvLinkState(h(0), 18)") == 2
+        assert client("n.nvmlDeviceGetNvLinkRemoteDeviceType(h(0), 1)") == 2
+        assert client("n.nvmlDeviceGetNvLinkRemoteDeviceType(h(1), 2)") == 0
+        far = client("n.nvmlDeviceGetNvLinkRemotePciInfo(h(1), 2).busId")
+        assert far == client("n.nvmlDeviceGetPciInfo(h(2)).busId")
+        values = "[f.value.ullVal for f in n.nvmlDeviceGetFieldValues(h(0), [(138, 4294967295), (138, 3)])]"
+        assert client(values) == [1800, 100]
+
+    def test_mig(self, client: Client, refused: Refused) -> None:
+        lines = [
+            "gpu 1 mig_mode=1",
+            "mig 1 gi=1 ci=0 profile=3g.40gb memory_bytes=40e9 mem_used_bytes=5e9 sm_active_pct=40",
+            "mig 1 gi=2 ci=0 profile=1g.10gb memory_bytes=10e9 mem_used_bytes=1e9 @0..50",
+        ]
+        client.world("clock frozen 10", *lines)
+        assert client("n.nvmlDeviceGetCount()") == 8
+        assert client("n.nvmlDeviceGetMigMode(h(1))") == [1, 1]
+        assert refused(client, "n.nvmlDeviceGetUtilizationRates(h(1))") == 3
+        client("held.update(m=[n.nvmlDeviceGetMigDeviceHandleByIndex(h(1), i) for i in (0, 1)])")
+        assert client("[n.nvmlDeviceGetGpuInstanceId(m) for m in held['m']]") == [1, 2]
+        assert client("n.nvmlDeviceGetMemoryInfo(held['m'][0], version=n.nvmlMemory_v2).used") == 5_000_000_000
+        assert client("n.nvmlDeviceGetUUID(held['m'][1])").startswith("MIG-")
+        assert refused(client, "n.nvmlDeviceGetPowerUsage(held['m'][0])") == 3
+        assert refused(client, "n.nvmlDeviceGetMigDeviceHandleByIndex(h(1), 2)") == 6
+        client.world("clock frozen 60", *lines)  # the second instance was removed while its handle is held
+        assert refused(client, "n.nvmlDeviceGetMemoryInfo(held['m'][1])") == 2
+        assert refused(client, "n.nvmlDeviceGetMigDeviceHandleByIndex(h(1), 1)") == 6
+
+    def test_gpm_is_the_mean_between_two_samples(self, client: Client) -> None:
+        lines = ["gpu 0 sm_active_pct=10 tensor_active_pct=na", "gpu 0 @2 sm_active_pct=90"]
+        client.world("clock frozen 1", *lines)
+        client("held.update(a=n.nvmlGpmSampleAlloc(), b=n.nvmlGpmSampleAlloc())")
+        client("n.nvmlGpmSampleGet(h(0), held['a']) and None")
+        client.world("clock frozen 5", *lines)
+        client("n.nvmlGpmSampleGet(h(0), held['b']) and None")
+        client("held.update(g=n.c_nvmlGpmMetricsGet_t(version=1, numMetrics=2, sample1=held['a'], sample2=held['b']))")
+        client("[setattr(held['g'].metrics[i], 'metricId', m) for i, m in enumerate((2, 5))] and None")
+        client("n.nvmlGpmMetricsGet(held['g']) and None")
+        assert client("[(m.nvmlReturn, m.value) for m in held['g'].metrics[:2]]") == [[0, 70.0], [3, 0.0]]
+
+    def test_events_come_once_and_only_after_registration(self, client: Client, refused: Refused) -> None:
+        lines = ["xid 2 @5 code=79", "xid 2 @15 code=31 gi=1 ci=0", "xid 3 @15 code=48"]
+        client.world("clock frozen 10", *lines)
+        client("held.update(s=n.nvmlEventSetCreate())")
+        client("n.nvmlDeviceRegisterEvents(h(2), 8, held['s']) and None")
+        assert refused(client, "n.nvmlDeviceRegisterEvents(h(2), 0x200, held['s'])") == 3
+        assert refused(client, "n.nvmlEventSetWait_v2(held['s'], 20)") == 10
+        client.world("clock frozen 20", *lines)
+        event = "(lambda e: (e.eventType, e.eventData, e.gpuInstanceId))(n.nvmlEventSetWait_v2(held['s'], 20))"
+        assert client(event) == [8, 31, 1]
+        assert refused(client, "n.nvmlEventSetWait_v2(held['s'], 20)") == 10
+
+    def test_fabric(self, client: Client, refused: Refused) -> None:
+        client.world("gpu 0 fabric_state=2 fabric_status=4", "gpu 1 fabric_state=na")
+        get = "(lambda f: (n.nvmlDeviceGetGpuFabricInfoV(h({}), n.byref(f)), f.state, f.status)[1:])"
+        get += "(n.c_nvmlGpuFabricInfo_v3_t())"
+        assert client(get.format(0)) == [2, 4]
+        assert refused(client, get.format(1)) == 3

@@ -12,7 +12,7 @@
 #include "sim.h"
 
 int sim_init_count;
-static char handles[MAX_GPUS];
+static char handles[MAX_DEVICES];
 static int log_fd = -2;
 static pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;   /* one that a hang may hold */
 
@@ -21,7 +21,7 @@ void *sim_handle(int gpu) { return &handles[gpu]; }
 int sim_index_of(void *device)
 {
 	char *at = device;
-	return at >= handles && at < handles + MAX_GPUS ? (int)(at - handles) : -1;
+	return at >= handles && at < handles + MAX_DEVICES ? (int)(at - handles) : -1;
 }
 
 static double scenario_time(const struct scenario *s) { return sim_now(s) - s->epoch; }
@@ -62,7 +62,7 @@ static void hang(const char *function, int gpu, double seconds)
 		bool on = false;
 		for (int i = 0; i < s->faults; i++) {
 			const struct fault *f = &s->fault[i];
-			on |= f->hang_s > 0 && (gpu < 0 || f->gpus >> gpu & 1) && names(f, function);
+			on |= f->hang_s > 0 && (gpu < 0 || f->gpus >> (gpu % MAX_GPUS) & 1) && names(f, function);
 		}
 		if (!on) return;
 	}
@@ -74,7 +74,7 @@ static int faults(const struct scenario *s, const char *function, int gpu)
 	int code = OK;
 	for (int i = 0; i < s->faults; i++) {
 		const struct fault *f = &s->fault[i];
-		if (f->field || t < f->from || t >= f->to || (gpu >= 0 && !(f->gpus >> gpu & 1))) continue;
+		if (f->field || t < f->from || t >= f->to || (gpu >= 0 && !(f->gpus >> (gpu % MAX_GPUS) & 1))) continue;
 		if (gpu < 0 && (f->gpus & 0xffff) != 0xffff) continue;
 		if (!names(f, function)) continue;
 		if (f->abort) abort();
@@ -87,6 +87,14 @@ static int faults(const struct scenario *s, const char *function, int gpu)
 	return code;
 }
 
+/* A GPU that is counted, or a MIG instance at its time: the handle of one that was removed is invalid. */
+static bool exists(const struct scenario *s, int gpu)
+{
+	if (!sim_is_mig(gpu)) return gpu < s->gpus;
+	double t = scenario_time(s);
+	return gpu - MAX_GPUS < s->migs && t >= s->gpu[gpu].from && t < s->gpu[gpu].to;
+}
+
 int sim_enter(const char *function, void *device, int *gpu, bool alive)
 {
 	*gpu = -1;
@@ -94,7 +102,7 @@ int sim_enter(const char *function, void *device, int *gpu, bool alive)
 	const struct scenario *s = sim_scenario();
 	if (device) {
 		*gpu = sim_index_of(device);
-		if (*gpu < 0 || *gpu >= s->gpus) return INVALID_ARGUMENT;
+		if (*gpu < 0 || !exists(s, *gpu)) return INVALID_ARGUMENT;
 	}
 	if (s->faults) {
 		int code = faults(s, function, *gpu);
@@ -102,7 +110,8 @@ int sim_enter(const char *function, void *device, int *gpu, bool alive)
 		s = sim_scenario();
 	}
 	if (*gpu >= 0 && !alive) {
-		if (sim_is_lost(s, *gpu)) return GPU_IS_LOST;
+		int board = sim_is_mig(*gpu) ? s->gpu[*gpu].parent : *gpu;
+		if (sim_is_lost(s, board)) return GPU_IS_LOST;
 		if (scenario_time(s) >= s->gpu[*gpu].gone_at) return GPU_IS_LOST;
 		if (scenario_time(s) >= s->gpu[*gpu].reset_required_at) return RESET_REQUIRED;
 	}
@@ -114,7 +123,7 @@ int sim_field_fault(int gpu, int field)
 	const struct scenario *s = sim_scenario();
 	double t = scenario_time(s);
 	for (int i = 0; i < s->faults; i++)
-		if (s->fault[i].field == field && s->fault[i].gpus >> gpu & 1 && t >= s->fault[i].from && t < s->fault[i].to)
+		if (s->fault[i].field == field && s->fault[i].gpus >> (gpu % MAX_GPUS) & 1 && t >= s->fault[i].from && t < s->fault[i].to)
 			return s->fault[i].code;
 	return OK;
 }

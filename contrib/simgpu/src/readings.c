@@ -59,9 +59,16 @@ EXPORT int nvmlDeviceGetTotalEnergyConsumption(void *d, unsigned long long *out)
 	RETURN(OK);
 }
 
+static bool mig_parent(int gpu)
+{
+	double mode;
+	return !sim_is_mig(gpu) && sim_number(gpu, K_mig_mode, &mode) && mode > 0;
+}
+
 EXPORT int nvmlDeviceGetUtilizationRates(void *d, unsigned *out)
 {
 	CALL(d);
+	if (mig_parent(g_)) RETURN(NOT_SUPPORTED);
 	c_ = whole(g_, K_gpu_util_pct, &out[0]);
 	RETURN(c_ ? c_ : whole(g_, K_mem_util_pct, &out[1]));
 }
@@ -199,29 +206,63 @@ EXPORT int nvmlDeviceGetCudaComputeCapability(void *d, int *major, int *minor)
 /* nvmlFieldValue_t: each field has its own code, type and value; the call succeeds all the same. */
 struct field { unsigned id, scope; long long timestamp, latency_us; unsigned type; int code; union { double d; unsigned u; unsigned long long ull; } value; };
 enum { DOUBLE, UINT, ULONG, ULLONG };
-static const struct { unsigned id; enum key key; unsigned type; } fields[] = {
-	{1, K_ecc_mode, UINT}, {3, K_ecc_corrected_volatile, ULLONG}, {4, K_ecc_uncorrected_volatile, ULLONG},
-	{5, K_ecc_corrected_aggregate, ULLONG}, {6, K_ecc_uncorrected_aggregate, ULLONG}, {82, K_mem_temperature_c, UINT},
-	{83, K_energy_mj, ULLONG}, {91, K_nvlinks, UINT}, {94, K_pcie_replays, UINT}, {185, K_power_mw, UINT},
-	{186, K_power_mw, UINT}, {190, K_power_limit_mw, UINT}, {191, K_energy_mj, ULLONG}, {230, K_recovery_action, UINT}};
+enum scope { BOARD, LINK };
+static const struct { unsigned id; enum key key; unsigned type; enum scope scope; } fields[] = {
+	{1, K_ecc_mode, UINT, BOARD}, {3, K_ecc_corrected_volatile, ULLONG, BOARD}, {4, K_ecc_uncorrected_volatile, ULLONG, BOARD},
+	{5, K_ecc_corrected_aggregate, ULLONG, BOARD}, {6, K_ecc_uncorrected_aggregate, ULLONG, BOARD},
+	{29, K_retired_sbe, UINT, BOARD}, {30, K_retired_dbe, UINT, BOARD}, {31, K_retired_pending, UINT, BOARD},
+	{74, K_violation_power_ns, ULLONG, BOARD}, {75, K_violation_thermal_ns, ULLONG, BOARD},
+	{76, K_violation_sync_boost_ns, ULLONG, BOARD}, {77, K_violation_board_ns, ULLONG, BOARD},
+	{78, K_violation_low_utilization_ns, ULLONG, BOARD}, {79, K_violation_reliability_ns, ULLONG, BOARD},
+	{82, K_mem_temperature_c, UINT, BOARD}, {83, K_energy_mj, ULLONG, BOARD}, {91, K_nvlinks, UINT, BOARD},
+	{94, K_pcie_replays, UINT, BOARD}, {138, K_nvlink_tx_kib, ULLONG, LINK}, {139, K_nvlink_rx_kib, ULLONG, LINK},
+	{142, K_remap_corrected, UINT, BOARD}, {143, K_remap_uncorrected, UINT, BOARD}, {144, K_remap_pending, UINT, BOARD},
+	{145, K_remap_failed, UINT, BOARD}, {161, K_nvlink_replay_errors, ULLONG, LINK},
+	{162, K_nvlink_recovery_errors, ULLONG, LINK}, {163, K_nvlink_crc_errors, ULLONG, LINK}, {165, K_nvlink_state, UINT, LINK},
+	{185, K_power_mw, UINT, BOARD}, {186, K_power_instant_mw, UINT, BOARD}, {190, K_power_limit_mw, UINT, BOARD},
+	{191, K_energy_mj, ULLONG, BOARD}, {197, K_pcie_tx_bytes, ULLONG, BOARD}, {198, K_pcie_rx_bytes, ULLONG, BOARD},
+	{230, K_recovery_action, UINT, BOARD}, {269, K_violation_sw_thermal_ns, ULLONG, BOARD},
+	{270, K_violation_hw_thermal_ns, ULLONG, BOARD}, {271, K_violation_power_brake_ns, ULLONG, BOARD}};
+
+static int field_value(int gpu, struct field *f, size_t row)
+{
+	double v, links = 1;
+	if (fields[row].scope == LINK && f->scope != 0xffffffffu) {
+		int state = sim_link_state(gpu, f->scope);
+		if (state < 0) return NOT_SUPPORTED;
+		if (f->id == 165) { f->type = UINT; f->value.ull = 0; f->value.u = (unsigned)state; return OK; }
+		if (!sim_number(gpu, K_nvlinks, &links) || links < 1) return NOT_SUPPORTED;   /* a link's part of the sum */
+	} else if (f->id == 165) return NOT_SUPPORTED;
+	/* Where the instant value is not told apart, it is the same. */
+	bool known = sim_number(gpu, fields[row].key, &v) || (f->id == 186 && sim_number(gpu, K_power_mw, &v));
+	if (!known) return NOT_SUPPORTED;
+	v /= links;
+	f->type = fields[row].type;
+	f->value.ull = 0;
+	if (f->type == UINT) f->value.u = (unsigned)llround(v);
+	else f->value.ull = (unsigned long long)floor(v);
+	return OK;
+}
 
 EXPORT int nvmlDeviceGetFieldValues(void *d, int count, struct field *out)
 {
 	CALL(d);
 	for (int i = 0; i < count; i++) {
-		double v;
 		out[i].code = NOT_SUPPORTED;
 		out[i].timestamp = (long long)(sim_now(sim_scenario()) * 1e6);
-		for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
-			if (fields[f].id != out[i].id || !sim_number(g_, fields[f].key, &v)) continue;
-			out[i].code = OK;
-			out[i].type = fields[f].type;
-			out[i].value.ull = 0;
-			if (fields[f].type == UINT) out[i].value.u = (unsigned)llround(v);
-			else out[i].value.ull = (unsigned long long)floor(v);
-		}
+		for (size_t row = 0; row < sizeof fields / sizeof *fields; row++)
+			if (fields[row].id == out[i].id) out[i].code = field_value(g_, &out[i], row);
 		int fault = sim_field_fault(g_, (int)out[i].id);
 		if (fault) out[i].code = fault;
 	}
 	RETURN(OK);
+}
+
+struct margin { unsigned version; int value; };
+
+EXPORT int nvmlDeviceGetMarginTemperature(void *d, struct margin *out)
+{
+	CALL(d);
+	if (out->version != (sizeof *out | 1u << 24)) RETURN(VERSION_MISMATCH);
+	RETURN(whole(g_, K_temperature_margin_c, (unsigned *)&out->value));
 }

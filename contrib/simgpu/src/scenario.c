@@ -130,14 +130,19 @@ static bool each_gpu(struct reader *r, unsigned mask, double t, char **words, in
 	return true;
 }
 
-/* "@T" or "@T1..T2" as the last word: when it holds. */
+/* "@T" or "@T1..T2" among the words, which is taken out: when it holds. */
 static bool span(struct reader *r, char **words, int *n, double *from, double *to)
 {
 	*from = -1e18; *to = 1e18;
-	if (!*n || words[*n - 1][0] != '@') return true;
-	char *word = words[--*n] + 1, *dots = strstr(word, "..");
-	if (dots) { *dots = 0; if (!number(r, dots + 2, to)) return false; }
-	return number(r, word, from);
+	for (int i = 0; i < *n; i++) {
+		if (words[i][0] != '@') continue;
+		char word[64], *dots;
+		text(word, sizeof word, words[i] + 1);
+		memmove(words + i, words + i + 1, (size_t)(--*n - i) * sizeof *words);
+		if ((dots = strstr(word, ".."))) { *dots = 0; if (!number(r, dots + 2, to)) return false; }
+		return number(r, word, from);
+	}
+	return true;
 }
 
 static const char *option(char **words, int n, const char *key)
@@ -228,6 +233,60 @@ static bool read_wave(struct reader *r, unsigned mask, char **words, int n)
 	return fail(r, "wave KEY mean=.. amplitude=.. period=..");
 }
 
+/* mig PARENT gi=1 ci=0 profile=1g.10gb memory_bytes=N uuid=MIG-.. key=value ... @T1..T2 */
+static bool read_mig(struct reader *r, unsigned mask, char **words, int n)
+{
+	for (int i = 0; i < MAX_GPUS; i++) {
+		if (!(mask >> i & 1)) continue;
+		if (r->s->migs == MAX_MIG) return fail(r, "too many MIG instances");
+		int at = MAX_GPUS + r->s->migs, left = n;
+		char *mine[64];
+		memcpy(mine, words, (size_t)n * sizeof *mine);
+		struct gpu *g = &r->s->gpu[at];
+		double gi = 0, ci = 0;
+		const char *profile = option(words, n, "profile");
+		if (!span(r, mine, &left, &g->from, &g->to) || !optional(r, mine, left, "gi", &gi) || !optional(r, mine, left, "ci", &ci)) return false;
+		g->parent = i;
+		g->gi = (int)gi;
+		g->ci = (int)ci;
+		snprintf(g->name, sizeof g->name, "%.60s MIG %.30s", r->s->gpu[i].name, profile ? profile : "1g.10gb");
+		snprintf(g->uuid, sizeof g->uuid, "MIG-%.27s%02x%02x%04x", r->s->gpu[i].uuid + 4, (unsigned)g->gi, (unsigned)g->ci, (unsigned)i);
+		for (int w = 0; w < left; w++)
+			if (strncmp(mine[w], "gi=", 3) && strncmp(mine[w], "ci=", 3) && strncmp(mine[w], "profile=", 8)) {
+				char word[256], *value;
+				text(word, sizeof word, mine[w]);
+				if (!(value = strchr(word, '='))) return fail(r, "%s: write key=value", word);
+				*value++ = 0;
+				if (!set(r, g, -1e18, word, value)) return false;
+			}
+		r->s->migs++;
+	}
+	return true;
+}
+
+/* nvlink GPUS LINKS state=0..3|none far=N|switch port=P */
+static bool read_nvlink(struct reader *r, unsigned mask, char **words, int n)
+{
+	unsigned links;
+	double port = 0, state = 1, far = -1;
+	if (!n || !gpus_of(r, words[0], &links)) return r->error[0] ? false : fail(r, "nvlink GPUS LINKS key=value ...");
+	if (!strcmp(words[0], "*")) links = (1u << MAX_LINKS) - 1;
+	const char *state_word = option(words, n, "state"), *far_word = option(words, n, "far");
+	if (state_word && !strcmp(state_word, "none")) state = -1;
+	else if (state_word && !number(r, state_word, &state)) return false;
+	if (far_word && strcmp(far_word, "switch") && !number(r, far_word, &far)) return false;
+	if (!optional(r, words, n, "port", &port)) return false;
+	for (int i = 0; i < MAX_GPUS; i++)
+		for (int link = 0; link < MAX_LINKS; link++)
+			if (mask >> i & 1 && links >> link & 1) {
+				r->s->gpu[i].link[link].set = true;
+				r->s->gpu[i].link[link].state = (int)state;
+				r->s->gpu[i].link[link].far_gpu = (int)far;
+				r->s->gpu[i].link[link].far_port = (int)port;
+			}
+	return true;
+}
+
 static bool read_clock(struct reader *r, char **words, int n)
 {
 	struct scenario *s = r->s;
@@ -245,6 +304,8 @@ static bool read_gpu_line(struct reader *r, const char *what, char **words, int 
 	if (!n || !gpus_of(r, words[0], &mask)) return r->error[0] ? false : fail(r, "%s needs a list of GPUs", what);
 	words++; n--;
 	if (!strcmp(what, "fault")) return read_fault(r, mask, words, n);
+	if (!strcmp(what, "mig")) return read_mig(r, mask, words, n);
+	if (!strcmp(what, "nvlink")) return read_nvlink(r, mask, words, n);
 	if (!strcmp(what, "process")) return read_process(r, mask, words, n);
 	if (!strcmp(what, "xid") || !strcmp(what, "event")) return read_event(r, mask, words, n);
 	if (!strcmp(what, "gpu") && n && !strcmp(words[0], "wave")) return read_wave(r, mask, words + 1, n - 1);
@@ -270,7 +331,7 @@ static bool read_gpu_line(struct reader *r, const char *what, char **words, int 
 
 static bool read_line(struct reader *r, char **words, int n)
 {
-	static const char *const gpu_lines[] = {"gpu", "fault", "process", "xid", "event", "lost", "gone", "reset_required", "energy_reset"};
+	static const char *const gpu_lines[] = {"gpu", "fault", "mig", "nvlink", "process", "xid", "event", "lost", "gone", "reset_required", "energy_reset"};
 	struct scenario *s = r->s;
 	double value;
 	if (!strcmp(words[0], "clock")) return read_clock(r, words + 1, n - 1);
@@ -295,6 +356,11 @@ static void describe(struct scenario *s)
 	text(s->driver, sizeof s->driver, "550.54.15");
 	s->cuda = 12040;
 	s->gpus = 8;
+	for (int i = MAX_GPUS; i < MAX_DEVICES; i++) {
+		struct gpu *g = &s->gpu[i];
+		g->lost_at = g->gone_at = g->reset_required_at = 1e18;
+		for (int k = 0; k < KEY_COUNT; k++) add_step(&g->values[k], -1e18, NONE);
+	}
 	for (int i = 0; i < MAX_GPUS; i++) {
 		struct gpu *g = &s->gpu[i];
 		static const int buses[] = {0x0f, 0x2d, 0x44, 0x5b, 0x89, 0xa8, 0xc0, 0xd8, 0x10, 0x2e, 0x45, 0x5c, 0x8a, 0xa9, 0xc1, 0xd9};
@@ -311,8 +377,8 @@ static void describe(struct scenario *s)
 /* Integrals up to each step, so that a counter of many steps costs a binary search. Time 0 is the epoch. */
 static bool sum_up(struct scenario *s)
 {
-	for (int i = 0; i < MAX_GPUS; i++) {
-		struct series *p = &s->gpu[i].values[K_power_mw];
+	for (int i = 0; i < MAX_DEVICES * KEY_COUNT; i++) {
+		struct series *p = &s->gpu[i / KEY_COUNT].values[i % KEY_COUNT];
 		p->areas = calloc((size_t)p->n, sizeof *p->areas);
 		if (!p->areas) return false;
 		for (int n = 1; n < p->n; n++) {

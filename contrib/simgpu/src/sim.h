@@ -8,7 +8,10 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_GPUS 16
-#define MAX_PROCESSES 512
+#define MAX_MIG 56
+#define MAX_DEVICES (MAX_GPUS + MAX_MIG)   /* GPUs, then MIG instances */
+#define MAX_LINKS 18
+#define MAX_PROCESSES 256
 #define MAX_FAULTS 128
 #define MAX_EVENTS 4096
 
@@ -39,6 +42,9 @@ struct gpu {
 	struct wave waves[KEY_COUNT];
 	double lost_at, gone_at, reset_required_at, energy_reset[8];
 	int energy_resets, processes;
+	int parent, gi, ci;                /* of a MIG instance */
+	double from, to;                   /* when the instance exists */
+	struct { int state, far_gpu, far_port; bool set; } link[MAX_LINKS];   /* state -1: not there; far_gpu -1: a switch */
 	struct process process[MAX_PROCESSES];
 };
 
@@ -47,8 +53,8 @@ struct event { double t; int gpu; unsigned long long type, data; unsigned gi, ci
 
 struct scenario {
 	double epoch, real0, unix0, scale; int clock; /* 0 real, 1 frozen, 2 scaled */
-	char driver[80], nvml[80]; int cuda, gpus, faults, events;
-	struct gpu gpu[MAX_GPUS];
+	char driver[80]; int cuda, gpus, migs, faults, events;
+	struct gpu gpu[MAX_DEVICES];
 	struct fault fault[MAX_FAULTS];
 	struct event event[MAX_EVENTS];
 };
@@ -67,8 +73,10 @@ int sim_leave(const char *function, int gpu, int code);
 int sim_field_fault(int gpu, int field);
 int sim_index_of(void *device);
 void *sim_handle(int gpu);
+int sim_link_state(int gpu, unsigned link);   /* -1: there is none */
 int sim_visible_count(const struct scenario *);
 bool sim_is_lost(const struct scenario *, int gpu);
+static inline bool sim_is_mig(int gpu) { return gpu >= MAX_GPUS; }
 extern int sim_init_count;
 
 #define CALL(device) int g_ = -1, c_ = sim_enter(__func__, device, &g_, false); if (c_) return sim_leave(__func__, g_, c_)

@@ -35,6 +35,7 @@ class Kind(StrEnum):
 
     GAUGE = "gauge"  # a value at a time: averaged by time, with minimum and maximum
     COUNTER = "counter"  # only grows until it is reset: used as differences
+    STATE = "state"  # a mode, a flag or a bit mask: not averaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +53,33 @@ class Metric:
     scale: int = 1
 
 
+SUM_OF_LINKS = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An NVML field value: its id and scope (a link, or all of them)."""
+
+    id: int
+    scope: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One call to the driver and the metrics that it gives.
 
-    ``prepare(gate, device, slot)`` returns the probe, which writes its metrics to ``row[slot:]`` in their order, or
-    None where this driver lacks the function.
+    ``source``: a function that, called with ``(gate, device, slot)``, returns the probe, which writes its metrics to
+    ``row[slot:]`` in their order, or None where this driver lacks the function. Or a field, read in one call with all
+    other fields of the tier. ``call``: NVML's name of it. ``since``: the first generation that has it. ``mig``: where
+    MIG is on, whether the GPU gives it, the instance, both or neither.
     """
 
     metrics: tuple[Metric, ...]
     tier: Tier
-    prepare: Prepare
+    source: Prepare | Field
+    call: str
+    since: str = "all"
+    mig: str = "GPU"
 
 
 def number(function: str, out_type: type[c_uint] | type[c_ulonglong], *args: int) -> Prepare:

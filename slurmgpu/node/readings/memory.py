@@ -1,7 +1,7 @@
-"""Device memory in use by clients (bytes, now), without what the driver keeps for itself.
+"""Device memory (bytes, now): in use by clients, kept by the driver for itself, free; and BAR1 in use.
 
 ``nvmlDeviceGetMemoryInfo_v2`` (R510 and later). Older drivers: ``nvmlDeviceGetMemoryInfo``, whose "used" had no driver
-reserve in it then. Integrated GPUs answer 0 always. nvidia-smi: ``memory.used``.
+reserve in it then. Integrated GPUs answer 0 always. nvidia-smi: ``memory.used``, ``memory.reserved``, ``memory.free``.
 """
 
 from ctypes import Structure, byref, c_uint, c_ulonglong
@@ -24,6 +24,7 @@ class _MemoryV2(Structure):
     )
 
 
+_MOST = 1 << 44
 _V2 = 40 | 2 << 24  # size and version in one word: a plain 2 is refused
 
 
@@ -46,4 +47,53 @@ def _prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
     return probe
 
 
-READINGS = (Reading((Metric("mem_used_bytes", 0, 1 << 44),), Tier.FAST, _prepare),)
+def _rest(gate: Gate, device: Device, slot: int) -> Probe | None:
+    get = gate.function("nvmlDeviceGetMemoryInfo_v2")
+    if get is None:
+        return None
+    call, handle, memory, second = get, device.handle, _MemoryV2(version=_V2), slot + 1
+    pointer = byref(memory)
+
+    def probe(row: Row) -> int:
+        code = call(handle, pointer)
+        if code == 0:
+            row[slot] = memory.reserved if memory.total else None
+            row[second] = memory.free if memory.total else None
+        return code
+
+    return probe
+
+
+def _bar1(gate: Gate, device: Device, slot: int) -> Probe | None:
+    get = gate.function("nvmlDeviceGetBAR1MemoryInfo")
+    if get is None:
+        return None
+    call, handle, memory = get, device.handle, _MemoryV1()
+    pointer = byref(memory)
+
+    def probe(row: Row) -> int:
+        code = call(handle, pointer)
+        if code == 0:
+            row[slot] = memory.used
+        return code
+
+    return probe
+
+
+READINGS = (
+    Reading(
+        (Metric("mem_used_bytes", 0, _MOST),),
+        Tier.FAST,
+        _prepare,
+        "nvmlDeviceGetMemoryInfo_v2",
+        mig="both",
+    ),
+    Reading(
+        (Metric("mem_reserved_bytes", 0, _MOST), Metric("mem_free_bytes", 0, _MOST)),
+        Tier.SLOW,
+        _rest,
+        "nvmlDeviceGetMemoryInfo_v2",
+        mig="both",
+    ),
+    Reading((Metric("bar1_used_bytes", 0, _MOST),), Tier.SLOW, _bar1, "nvmlDeviceGetBAR1MemoryInfo", since="Kepler"),
+)

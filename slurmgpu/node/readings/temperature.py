@@ -1,9 +1,50 @@
-"""Temperature of the GPU chip (whole degrees C, now). All generations. nvidia-smi: ``temperature.gpu``."""
+"""Temperature of the chip and of the memory (whole degrees C, now), and how far the chip is from its limit.
 
-from ctypes import c_uint
+Memory: boards with HBM, some with GDDR. The distance: Ada and Hopper on; 0 or less is unreliable on some boards.
+nvidia-smi: ``temperature.gpu``, ``temperature.memory``, ``temperature.gpu.tlimit``.
+"""
 
-from slurmgpu.node.readings import Metric, Reading, Tier, number
+from ctypes import Structure, byref, c_int, c_uint
+
+from slurmgpu.node.nvml import Device, Gate
+from slurmgpu.node.readings import Field, Metric, Probe, Reading, Row, Tier, number
 
 _GPU = 0  # nvmlTemperatureSensors_t
 
-READINGS = (Reading((Metric("temperature_c", 0, 200),), Tier.MEDIUM, number("nvmlDeviceGetTemperature", c_uint, _GPU)),)
+
+class _Margin(Structure):
+    _fields_ = (("version", c_uint), ("value", c_int))
+
+
+def _margin(gate: Gate, device: Device, slot: int) -> Probe | None:
+    get = gate.function("nvmlDeviceGetMarginTemperature")
+    if get is None:
+        return None
+    call, handle, margin = get, device.handle, _Margin(version=8 | 1 << 24)
+    pointer = byref(margin)
+
+    def probe(row: Row) -> int:
+        code = call(handle, pointer)
+        if code == 0:
+            row[slot] = margin.value
+        return code
+
+    return probe
+
+
+READINGS = (
+    Reading(
+        (Metric("temperature_c", 0, 200),),
+        Tier.MEDIUM,
+        number("nvmlDeviceGetTemperature", c_uint, _GPU),
+        "nvmlDeviceGetTemperature",
+    ),
+    Reading((Metric("mem_temperature_c", 1, 200),), Tier.MEDIUM, Field(82), "field 82", since="HBM boards"),
+    Reading(
+        (Metric("temperature_margin_c", -200, 200),),
+        Tier.MEDIUM,
+        _margin,
+        "nvmlDeviceGetMarginTemperature",
+        since="Ada, Hopper",
+    ),
+)

@@ -1,13 +1,15 @@
 """GPU busy and memory busy: the share of the driver's last sample period in which a kernel ran, or device memory was
 read or written (%). The period is 1/6 s to 1 s by product. It says nothing about how much of the GPU a kernel fills.
+Encoder and decoder likewise, over their own period.
 
-Fermi and later; not available on a MIG parent. nvidia-smi: ``utilization.gpu``, ``utilization.memory``.
+Not available on a MIG parent. nvidia-smi: ``utilization.gpu``, ``utilization.memory``, ``utilization.encoder``,
+``utilization.decoder``.
 """
 
 from ctypes import Structure, byref, c_uint
 
 from slurmgpu.node.nvml import Device, Gate
-from slurmgpu.node.readings import Metric, Probe, Reading, Row, Tier
+from slurmgpu.node.readings import Metric, Prepare, Probe, Reading, Row, Tier
 
 
 class _Utilization(Structure):
@@ -31,4 +33,48 @@ def _prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
     return probe
 
 
-READINGS = (Reading((Metric("gpu_util_pct", 0, 100), Metric("mem_util_pct", 0, 100)), Tier.FAST, _prepare),)
+def _engine(function: str) -> Prepare:
+    def prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
+        get = gate.function(function)
+        if get is None:
+            return None
+        call, busy, period = get, c_uint(), c_uint()
+        arguments = (device.handle, byref(busy), byref(period))
+
+        def probe(row: Row) -> int:
+            code = call(*arguments)
+            if code == 0:
+                row[slot] = busy.value
+            return code
+
+        return probe
+
+    return prepare
+
+
+READINGS = (
+    Reading(
+        (Metric("gpu_util_pct", 0, 100), Metric("mem_util_pct", 0, 100)),
+        Tier.FAST,
+        _prepare,
+        "nvmlDeviceGetUtilizationRates",
+        since="Fermi",
+        mig="neither",
+    ),
+    Reading(
+        (Metric("enc_util_pct", 0, 100),),
+        Tier.MEDIUM,
+        _engine("nvmlDeviceGetEncoderUtilization"),
+        "nvmlDeviceGetEncoderUtilization",
+        since="Maxwell",
+        mig="neither",
+    ),
+    Reading(
+        (Metric("dec_util_pct", 0, 100),),
+        Tier.MEDIUM,
+        _engine("nvmlDeviceGetDecoderUtilization"),
+        "nvmlDeviceGetDecoderUtilization",
+        since="Maxwell",
+        mig="neither",
+    ),
+)

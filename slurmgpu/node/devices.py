@@ -1,0 +1,226 @@
+"""The node's GPUs as the daemon has them: opened, read, lost and found again, each with its blocks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from slurmgpu.node.blocks import BlockBuilder
+from slurmgpu.node.clock import Clock
+from slurmgpu.node.crew import Crew
+from slurmgpu.node.inventory import gpu_infos
+from slurmgpu.node.nvml import Device, DriverUnavailableError, Gate
+from slurmgpu.node.readings import Tier
+from slurmgpu.node.sampler import SampledGpu, Sampler
+from slurmgpu.wire.records import Event, Record
+
+log = logging.getLogger(__name__)
+
+_REOPEN_S = (5.0, 300.0)
+_PERIOD_S = {Tier.MEDIUM: 30.0, Tier.SLOW: 60.0}
+_MOST_STRETCH = 16
+_LIST_AGAIN_S = 60.0  # while a GPU is lost or MIG is on
+_PROBE_AGAIN_S = 3600.0
+_STUCK_S = 0.05  # a call that takes longer is left to its thread, and the round goes on
+_OPEN_S = 0.4
+_HANG_S = 10.0
+_DRIVER = "driver"
+
+Sample = tuple[float, tuple[int | None, ...]]
+
+
+@dataclass(slots=True)
+class _Tracked:
+    gpu: SampledGpu
+    builder: BlockBuilder
+    stuck_since: float | None = None
+    told: bool = False  # that it hangs, or is lost
+
+
+class Devices:
+    """All that the daemon does with GPUs. Nothing here waits for a call that does not return."""
+
+    def __init__(self, gate: Gate, sampler: Sampler, clock: Clock, interval_s: float) -> None:
+        self._gate = gate
+        self._sampler = sampler
+        self._clock = clock
+        self._interval_s = interval_s
+        self._wall_offset = clock.wall() - clock.monotonic()
+        self._tracked: dict[str, _Tracked] = {}
+        self._readers: Crew[SampledGpu, Sample | None] = Crew(_STUCK_S)
+        self._opener: Crew[str, None] = Crew(_OPEN_S)
+        self._is_open = False
+        self._next_open = 0.0
+        self._reopen_s = _REOPEN_S[0]
+        self._next_tier = {tier: 0.0 for tier in _PERIOD_S}
+        self._stretch = {tier: 1 for tier in _PERIOD_S}
+        self._records: list[Record] = []
+        self.on_devices: Callable[[list[Device]], None] = lambda devices: None
+        self.owners_of: Callable[[str], tuple[str, ...]] = lambda uuid: ()
+
+    def __len__(self) -> int:
+        return len(self._tracked)
+
+    # -- opening
+
+    def open(self) -> None:
+        """Open the driver when it is time to; list the GPUs again when there is reason to."""
+        now = self._clock.monotonic()
+        results = self._opener.late()
+        if not results and now >= self._next_open and not self._opener.stuck:
+            self._next_open = now + self._reopen_s
+            results = self._opener.run([_DRIVER], lambda _: self._sampler.open())
+        for _, result in results:
+            if isinstance(result, DriverUnavailableError):
+                self._unavailable(result)
+            elif isinstance(result, Exception):
+                raise result
+            else:
+                self._listed(now)
+
+    def _unavailable(self, error: DriverUnavailableError) -> None:
+        if self._is_open:
+            log.error("%s; tried again in %d s", error, self._reopen_s)
+            self._event("driver.unavailable", str(error))
+        else:
+            self._gate.tell_once("the driver cannot be used", error.code)
+        for item in self._tracked.values():
+            item.builder.lose()
+            self._records += item.builder.take()
+        self._tracked.clear()
+        self._gate.close()
+        self._is_open = False
+        self._next_open = self._clock.monotonic() + self._reopen_s
+        self._reopen_s = min(2 * self._reopen_s, _REOPEN_S[1])
+
+    def _listed(self, now: float) -> None:
+        """Take over the sampler's list: GPUs that are new begin, those that are gone end, the others go on."""
+        self._is_open = True
+        self._reopen_s = _REOPEN_S[0]
+        before, self._tracked = self._tracked, {}
+        for gpu in self._sampler.gpus:
+            uuid = gpu.device.uuid
+            known = before.pop(uuid, None)
+            builder = known.builder if known else self._builder(uuid)
+            self._tracked[uuid] = _Tracked(gpu, builder)
+            builder.change_owner(now, self.owners_of(uuid))
+            if known and known.gpu.lost:
+                self._event("gpu.back", f"{uuid} answers again", uuid)
+        for uuid, item in before.items():
+            if item.gpu.lost:
+                self._tracked[uuid] = item  # it will not be listed until it is reset; it stays known as lost
+                continue
+            item.builder.lose()
+            self._records += item.builder.take()
+            self._event("gpu.gone", f"{uuid} is no longer listed by the driver", uuid)
+        devices = [item.gpu.device for item in self._tracked.values()]
+        restless = any(item.gpu.lost or item.gpu.device.parent for item in self._tracked.values())
+        self._next_open = now + (_LIST_AGAIN_S if restless else _PROBE_AGAIN_S)
+        self._next_tier = {tier: 0.0 for tier in _PERIOD_S}
+        self.on_devices(devices)
+        self._records += gpu_infos(self._gate, devices, round(self._clock.wall() * 1000))
+
+    def _builder(self, uuid: str) -> BlockBuilder:
+        return BlockBuilder(uuid, self._sampler.metrics, self._interval_s, self._wall_offset)
+
+    # -- reading
+
+    def sample(self, now: float) -> None:
+        """A round: every GPU that answers, in the tiers that are due."""
+        self.open()
+        due = [tier for tier in _PERIOD_S if now >= self._next_tier[tier]]
+        start = self._clock.monotonic()
+        self._read(list(self._tracked.values()), [Tier.FAST, *due])
+        took_s = self._clock.monotonic() - start
+        for tier in due:
+            self._pace(tier, took_s)
+            self._next_tier[tier] = now + _PERIOD_S[tier] * self._stretch[tier]
+        self._judge_stuck(now)
+
+    def read(self, uuids: Iterable[str]) -> None:
+        """The fast readings of some GPUs, out of turn."""
+        self._read([self._tracked[uuid] for uuid in uuids if uuid in self._tracked], [Tier.FAST])
+
+    def _read(self, items: list[_Tracked], tiers: list[Tier]) -> None:
+        def work(gpu: SampledGpu) -> Sample | None:
+            if not self._sampler.sample(gpu, tiers):
+                return None
+            return self._clock.monotonic(), tuple(gpu.row)
+
+        for gpu, result in self._readers.run([item.gpu for item in items], work):
+            item = self._tracked.get(gpu.device.uuid)
+            if isinstance(result, DriverUnavailableError):
+                self._unavailable(result)
+                return
+            if isinstance(result, Exception):
+                log.error("%s: %r", gpu.device.uuid, result)
+            elif item is not None and item.gpu is gpu:
+                self._came(item, result)
+
+    def _came(self, item: _Tracked, sample: Sample | None) -> None:
+        uuid = item.gpu.device.uuid
+        if item.stuck_since is not None:
+            if item.told:
+                self._event("driver.answers", f"{uuid} answers again", uuid)
+            item.stuck_since, item.told = None, False
+        if sample is not None:
+            item.builder.causes = item.gpu.causes
+            item.builder.add(*sample)
+            return
+        item.builder.lose()
+        if not item.told:
+            item.told = True
+            self._event("gpu.lost", f"{uuid} is lost: {item.gpu.lost}", uuid)
+            self._next_open = min(self._next_open, self._clock.monotonic() + _LIST_AGAIN_S)
+
+    def _pace(self, tier: Tier, took_s: float) -> None:
+        """A tier whose calls take a good part of the interval comes less often, until they are quick again."""
+        stretch = self._stretch[tier]
+        if took_s > 0.2 * self._interval_s and stretch < _MOST_STRETCH:
+            self._stretch[tier] = 2 * stretch
+            log.warning(
+                "the %s readings took %.2f s: from now on every %g s", tier.value, took_s, _PERIOD_S[tier] * 2 * stretch
+            )
+        elif took_s < 0.05 * self._interval_s and stretch > 1:
+            self._stretch[tier] = stretch // 2
+
+    def _judge_stuck(self, now: float) -> None:
+        deadline_s = max(_HANG_S, 3 * self._interval_s)
+        for gpu in self._readers.stuck:
+            item = self._tracked.get(gpu.device.uuid)
+            if item is None or item.gpu is not gpu:
+                continue
+            if item.stuck_since is None:
+                item.stuck_since = now
+            elif now - item.stuck_since >= deadline_s and not item.told:
+                item.told = True
+                uuid = gpu.device.uuid
+                self._event(
+                    "driver.hang", f"a call to the driver for {uuid} has not returned for {deadline_s:g} s", uuid
+                )
+
+    # -- owners and handing over
+
+    def change_owner(self, t_wall: float, uuid: str, owners: tuple[str, ...]) -> None:
+        """From ``t_wall`` (unix seconds) on the GPU belongs to these allocations."""
+        item = self._tracked.get(uuid)
+        if item is not None:
+            item.builder.change_owner(min(t_wall - self._wall_offset, self._clock.monotonic()), owners)
+
+    def set_wall_offset(self, offset: float) -> None:
+        """The wall clock was set."""
+        self._wall_offset = offset
+        for item in self._tracked.values():
+            item.builder.set_wall_offset(offset)
+
+    def take(self) -> list[Record]:
+        """Blocks, inventory and events since the last time."""
+        for item in self._tracked.values():
+            self._records += item.builder.take()
+        records, self._records = self._records, []
+        return records
+
+    def _event(self, kind: str, text: str, gpu: str | None = None) -> None:
+        log.warning("%s: %s", kind, text)
+        self._records.append(Event(round(self._clock.wall() * 1000), kind, text, gpu))
