@@ -7,6 +7,7 @@ not bridged: the block ends before it and a new one begins after it, so that a b
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -102,6 +103,10 @@ class BlockBuilder:
     def take(self) -> list[Block]:
         """Close the open block at its latest sample and hand over all that is closed; sampling goes on."""
         self._roll()
+        return self.take_closed()
+
+    def take_closed(self) -> list[Block]:
+        """Hand over the blocks that are closed; the open one goes on."""
         done, self._done = self._done, []
         return done
 
@@ -158,16 +163,19 @@ class BlockBuilder:
         columns: list[tuple[str, int, Sequence[int | None]]] = [("t_ms", 1, offsets)]
         rows: list[tuple[int | None, ...]] = [row for _, row in standing]
         for metric, column in zip(self._metrics, zip(*rows, strict=True), strict=True) if rows else ():
-            values, out_of_range = _believed(column, metric)
+            absent = column.count(None)
+            if absent:
+                missing[metric.name] = (self.causes.get(metric.name, "UNKNOWN"), absent)
+            if absent == len(column):
+                continue
+            values, out_of_range = _believed(column, absent, metric)
             if out_of_range:
                 dropped[metric.name] = out_of_range
-            absent = values.count(None)
-            if absent > out_of_range:
-                missing[metric.name] = (self.causes.get(metric.name, "UNKNOWN"), absent - out_of_range)
-            if absent < len(values):
-                columns.append((metric.name, metric.scale, values))
-                if metric.kind is Kind.GAUGE:
-                    stats[metric.name] = _stat(values, dts, metric.scale)
+                if values.count(None) == len(values):
+                    continue
+            columns.append((metric.name, metric.scale, values))
+            if metric.kind is Kind.GAUGE:
+                stats[metric.name] = _stat(values, dts, metric.scale)
         energy_mj, source = self._block_energy(current, end, energy_at_end, dts)
         return Block(
             gpu=self._uuid,
@@ -222,23 +230,24 @@ def _weights(times: list[float], start: float, end: float) -> list[float]:
     return dts
 
 
-def _believed(column: Sequence[int | None], metric: Metric) -> tuple[list[int | None], int]:
+def _believed(column: Sequence[int | None], absent: int, metric: Metric) -> tuple[Sequence[int | None], int]:
+    """The column without values that are out of range, and how many were."""
     low, high = metric.low * metric.scale, metric.high * metric.scale
-    out = 0
-    values: list[int | None] = []
-    for value in column:
-        if value is not None and not low <= value <= high:
-            out, value = out + 1, None
-        values.append(value)
-    return values, out
+    there = column if not absent else [value for value in column if value is not None]
+    if low <= min(there) and max(there) <= high:  # type: ignore[type-var, operator]
+        return column, 0
+    values = [value if value is not None and low <= value <= high else None for value in column]
+    return values, values.count(None) - absent
 
 
-def _stat(values: list[int | None], dts: list[float], scale: int) -> Stat:
-    weighted = [(value, dt) for value, dt in zip(values, dts, strict=True) if value is not None]
-    weight = sum(dt for _, dt in weighted)
-    area = sum(value * dt for value, dt in weighted)
-    there = [value for value, _ in weighted]
-    return Stat(round(weight * 1000), round(area * 1000 / scale, 3), min(there) / scale, max(there) / scale)
+def _stat(values: Sequence[int | None], dts: list[float], scale: int) -> Stat:
+    if None in values:
+        pairs = [(value, dt) for value, dt in zip(values, dts, strict=True) if value is not None]
+        there, dts = [value for value, _ in pairs], [dt for _, dt in pairs]
+    else:
+        there = list(values)  # type: ignore[arg-type]
+    area = sum(map(operator.mul, there, dts))
+    return Stat(round(sum(dts) * 1000), round(area * 1000 / scale, 3), min(there) / scale, max(there) / scale)
 
 
 def _frozen(points: list[tuple[float, float | None]], powers: list[int | None], dts: list[float]) -> bool:

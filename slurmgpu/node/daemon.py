@@ -69,10 +69,12 @@ class Daemon:
                 next_sample += (late + 1) * interval
                 self._sample(now)
             changed = self._marks.changed() and self._follow_marks()
-            if changed or now >= next_flush:
+            if now >= next_flush:
                 self._flush()
                 while next_flush <= now:
                     next_flush += self._config.flush
+            elif changed:  # what ended is safe at once; the blocks of the other GPUs go on
+                self._flush(also_open=False)
             notify("WATCHDOG=1")
             now = self._clock.monotonic()
             received = self._clock.wait(min(next_sample - now, next_flush - now, _LOOK_S))
@@ -110,8 +112,8 @@ class Daemon:
                 self._devices.change_owner(change.t, change.gpu, change.owners)
         return bool(news.records)
 
-    def _flush(self) -> None:
-        self._waiting += self._devices.take()
+    def _flush(self, *, also_open: bool = True) -> None:
+        self._waiting += self._devices.take(also_open=also_open)
         if not self._waiting:
             return
         try:

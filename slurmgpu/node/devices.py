@@ -214,10 +214,10 @@ class Devices:
         for item in self._tracked.values():
             item.builder.set_wall_offset(offset)
 
-    def take(self) -> list[Record]:
-        """Blocks, inventory and events since the last time."""
+    def take(self, *, also_open: bool = True) -> list[Record]:
+        """Blocks, inventory and events since the last time; without ``also_open``, blocks that are filling stay."""
         for item in self._tracked.values():
-            self._records += item.builder.take()
+            self._records += item.builder.take() if also_open else item.builder.take_closed()
         records, self._records = self._records, []
         return records
 

@@ -26,6 +26,10 @@ def encode(columns: Sequence[tuple[str, int, Sequence[int | None]]]) -> bytes:
     out = bytearray(json.dumps(head, separators=(",", ":")).encode() + b"\n")
     append = out.append
     for _, _, values in columns:
+        if n > 1 and values.count(values[0]) == n:  # a column that stands still: its first number, then no difference
+            values, rest = values[:1], n - 1
+        else:
+            rest = 0
         last = 0
         for value in values:
             if value is None:
@@ -38,6 +42,7 @@ def encode(columns: Sequence[tuple[str, int, Sequence[int | None]]]) -> bytes:
                 append(code & 127 | 128)
                 code >>= 7
             append(code)
+        out.extend((b"\x00" if values and values[0] is None else b"\x01") * rest)
     return zlib.compress(bytes(out), 6)
 
 
