@@ -55,6 +55,12 @@ if [ ! -e "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
     [ "$what" = demo ] || groups="--group test --group lint --group docs"
     # shellcheck disable=SC2086
     $venv/bin/python -m pip install -q -e . $groups
+    if [ "$what" = test ]; then # bindings of other years, for the tests that compare them
+        for version in 12.535.161 12.575.51; do
+            [ -d $venv/bindings/$version ] || $venv/bin/python -m pip install -q --no-deps --no-compile \
+                --target $venv/bindings/$version nvidia-ml-py==$version
+        done
+    fi
     touch "$stamp"
 fi
 # Without a compiler and without the right to install one: a compiler from a Python package.

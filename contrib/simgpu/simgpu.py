@@ -49,21 +49,43 @@ def compiler() -> list[str]:
     return [sys.executable, "-m", "ziglang", "cc"]
 
 
-def library_dir() -> Path:
-    """Build the library where it is missing or older than its source, and give its folder."""
-    folder = HERE / "build"
+# Functions that came later than a driver branch: branch → those that it lacks.
+_AFTER_R535 = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetSramEccErrorStatus", "nvmlDeviceGetTemperatureV")
+_AFTER_R535 += ("nvmlDeviceGetMarginTemperature", "nvmlDeviceGetNumaNodeId")
+_AFTER_R510 = (*_AFTER_R535, "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetGpuFabricInfo")
+_AFTER_R510 += tuple(
+    f"nvmlGpm{name}"
+    for name in ("QueryDeviceSupport", "SampleAlloc", "SampleFree", "SampleGet", "MigSampleGet", "MetricsGet")
+)
+_AFTER_R450 = (*_AFTER_R510, "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v2")
+_AFTER_R450 += ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2")
+_AFTER_R450 += ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2")
+_AFTER_R450 += ("nvmlDeviceGetMPSComputeRunningProcesses_v3",)
+VARIANTS: dict[str, tuple[str, ...]] = {"R450": _AFTER_R450, "R510": _AFTER_R510, "R535": _AFTER_R535}
+
+
+def library_dir(variant: str | None = None) -> Path:
+    """Build the library where it is missing or older than its source, and give its folder.
+
+    ``variant``: without the functions that came after a driver branch, see ``VARIANTS``.
+    """
+    folder = HERE / "build" / (variant or "")
     library = folder / "libnvidia-ml.so.1"
     sources = sorted(SOURCES.glob("*.[ch]"))
     newest = max(path.stat().st_mtime for path in [*sources, Path(__file__)])
     if library.exists() and library.stat().st_mtime >= newest:
         return folder
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     stubs = folder / f"stubs.{os.getpid()}.c"
     fresh = folder / f"lib.{os.getpid()}.so"
     stubs.write_text(_stubs("".join(path.read_text() for path in sources)))
     command = [*compiler(), "-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra"]
     command += ["-Wl,-soname,libnvidia-ml.so.1", f"-I{SOURCES}", "-o", str(fresh), str(stubs)]
     command += [str(path) for path in sources if path.suffix == ".c"]
+    hidden = VARIANTS.get(variant or "", ())
+    if hidden:
+        (folder / "symbols.map").write_text(f"{{ global: nvml*; local: {' '.join(f'{name};' for name in hidden)} }};")
+        command.append(f"-Wl,--version-script={folder}/symbols.map")
     result = subprocess.run([*command, "-lm", "-lpthread"], capture_output=True, text=True)
     stubs.unlink()
     if result.returncode:

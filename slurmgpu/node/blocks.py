@@ -58,6 +58,10 @@ class BlockBuilder:
         """The allocations that hold the GPU now."""
         return self._owners
 
+    def set_interval(self, interval: float) -> None:
+        """Samples come this often from now on (seconds)."""
+        self._gap = GAP_INTERVALS * interval
+
     def set_wall_offset(self, offset: float) -> None:
         """The wall clock was set: what has been read keeps the old time, what comes is labelled by the new."""
         self._roll()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import Callable
+from dataclasses import replace
 
-from slurmgpu.config import NodeConfig
+from slurmgpu.config import ConfigError, NodeConfig
 from slurmgpu.node.clock import Clock
 from slurmgpu.node.devices import Devices
 from slurmgpu.node.marks import Mark, MarkFolder
@@ -27,8 +29,11 @@ _MAX_WAITING = 100_000  # records held in memory while the spool cannot be writt
 class Daemon:
     """One node's slurmgpud. Nothing here waits for anything but the clock."""
 
-    def __init__(self, config: NodeConfig, gate: Gate, spool: Spool, clock: Clock) -> None:
+    def __init__(
+        self, config: NodeConfig, gate: Gate, spool: Spool, clock: Clock, reload: Callable[[], NodeConfig]
+    ) -> None:
         self._config = config
+        self._reload = reload
         self._spool = spool
         self._clock = clock
         self._marks = MarkFolder(config.run_dir)
@@ -60,10 +65,10 @@ class Daemon:
         log.info("ready: %d GPUs, every %g s", len(self._devices), self._config.interval)
         start = next_sample = self._clock.monotonic()
         next_flush = start + self._config.flush
-        interval = self._config.interval
         while True:
             now = self._clock.monotonic()
             if now >= next_sample:
+                interval = self._config.interval
                 late = int((now - next_sample) / interval)
                 self.skipped_rounds += late
                 next_sample += (late + 1) * interval
@@ -80,11 +85,24 @@ class Daemon:
             received = self._clock.wait(min(next_sample - now, next_flush - now, _LOOK_S))
             if received in (signal.SIGTERM, signal.SIGINT):
                 break
+            if received == signal.SIGHUP:
+                self._take_configuration()
         notify("STOPPING=1")
         self._sample(self._clock.monotonic())
         self._follow_marks()
         self._flush()
         log.info("stopped after %d rounds, %d skipped", self.rounds, self.skipped_rounds)
+
+    def _take_configuration(self) -> None:
+        """SIGHUP: the interval and the flush period change at once; folders and names need a restart."""
+        try:
+            fresh = self._reload()
+        except ConfigError as error:
+            log.error("%s; the configuration stays as it was", error)
+            return
+        self._config = replace(self._config, interval=fresh.interval, flush=fresh.flush)
+        self._devices.set_interval(fresh.interval)
+        log.info("configuration read again: every %g s, flush %g s", fresh.interval, fresh.flush)
 
     def _sample(self, now: float) -> None:
         self._check_wall_clock()

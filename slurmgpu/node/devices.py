@@ -208,6 +208,12 @@ class Devices:
         if item is not None:
             item.builder.change_owner(min(t_wall - self._wall_offset, self._clock.monotonic()), owners)
 
+    def set_interval(self, interval_s: float) -> None:
+        """Samples come this often from now on."""
+        self._interval_s = interval_s
+        for item in self._tracked.values():
+            item.builder.set_interval(interval_s)
+
     def set_wall_offset(self, offset: float) -> None:
         """The wall clock was set."""
         self._wall_offset = offset

@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     _log_to_stderr(options.verbose)
     try:
         config = load(options.config)
-        daemon = _daemon(config)
+        daemon = _daemon(config, options.config)
         daemon.prepare()
     except (ConfigError, MarksError, SpoolError) as error:
         print(f"slurmgpud: {error}", file=sys.stderr)
@@ -38,10 +38,10 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _daemon(config: Config) -> Daemon:
+def _daemon(config: Config, path: str | None) -> Daemon:
     cluster, node = _identity(config)
     spool = Spool(config.node.spool_dir, cluster, node, _boot_id())
-    return Daemon(config.node, Gate(), spool, SystemClock())
+    return Daemon(config.node, Gate(), spool, SystemClock(), lambda: load(path).node)
 
 
 def _identity(config: Config) -> tuple[str, str]:

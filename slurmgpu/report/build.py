@@ -17,6 +17,7 @@ from slurmgpu.wire.samples import SamplesError
 TIMELINE = 24  # figures of a GPU's timeline
 _GAP_MS = 500  # shorter ones are the edges of sampling, not gaps
 _MAX_GAPS = 200
+_FIGURES = ("gpu_util_pct", "mem_used_bytes", "power_mw")
 _FEW_BLOCKS = 3 * TIMELINE  # up to here samples are unpacked for the timeline
 
 
@@ -69,7 +70,7 @@ def _run(connection: Connection, row: Row[Any], number: int, count: int) -> RunF
         coverage=min(1.0, sum(gpu.covered_ms for gpu in gpus) / allocated) if allocated > 0 else None,
         unresolved=tuple(word for place in places for word in json.loads(place.unresolved or "[]")),
         gaps=tuple(_gaps(connection, held, gpus)),
-        events=tuple(_events(connection, places)),
+        events=tuple(_events(connection, row.start_ms, seen_ms, places, held)),
     )
 
 
@@ -84,6 +85,7 @@ def _seen_ms(row: Row[Any], held: Sequence[Row[Any]]) -> int:
 def _gpu(connection: Connection, row: Row[Any], seen_ms: int) -> GpuFacts:
     end_ms = row.end_ms if row.end_ms is not None else max(row.start_ms, seen_ms)
     allocated_ms = end_ms - row.start_ms
+    held = GpuTime(row.gpu_id, row.start_ms, end_ms)
     return GpuFacts(
         node=row.node_name,
         ordinal=row.ordinal,
@@ -107,7 +109,8 @@ def _gpu(connection: Connection, row: Row[Any], seen_ms: int) -> GpuFacts:
         sm_clock_mean_mhz=_mean([row], "sm_clock_mhz"),
         temperature_max_c=row.temperature_c_max,
         shared_ms=row.shared_ms,
-        busy_timeline_pct=_timeline(connection, GpuTime(row.gpu_id, row.start_ms, end_ms)),
+        busy_timeline_pct=_timeline(connection, held),
+        unavailable=_unavailable(connection, row, held),
     )
 
 
@@ -175,6 +178,24 @@ def _gaps(connection: Connection, held: Sequence[Row[Any]], gpus: Sequence[GpuFa
             return
 
 
-def _events(connection: Connection, places: Sequence[Row[Any]]) -> Iterable[EventFacts]:
-    rows = queries.events_of(connection, [p.allocation for p in places], {p.node_id for p in places})
+def _events(
+    connection: Connection, start_ms: int, end_ms: int, places: Sequence[Row[Any]], held: Sequence[Row[Any]]
+) -> Iterable[EventFacts]:
+    rows = queries.events_of(
+        connection,
+        [place.allocation for place in places],
+        {place.node_id for place in places},
+        {item.gpu_id for item in held},
+        start_ms,
+        end_ms,
+    )
     return (EventFacts(row.t_ms, row.node_name, row.kind, row.text) for row in rows)
+
+
+def _unavailable(connection: Connection, row: Row[Any], held: GpuTime) -> dict[str, str]:
+    """Why a figure of the report is not there, by the driver's word. Asked only for GPUs that lack one."""
+    lacking = [metric for metric in _FIGURES if not getattr(row, f"{metric}_weight_ms") and row.samples]
+    if not lacking:
+        return {}
+    missing = queries.latest_notes(connection, held).get("missing", {})
+    return {metric: missing[metric][0] for metric in lacking if metric in missing}

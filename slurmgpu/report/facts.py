@@ -48,6 +48,7 @@ class GpuFacts:
     temperature_max_c: float | None
     shared_ms: int
     busy_timeline_pct: tuple[float | None, ...] = ()
+    unavailable: dict[str, str] = field(default_factory=dict)  # figure: why the driver does not give it
 
     @property
     def allocated_ms(self) -> int:

@@ -153,7 +153,9 @@ def _run(run: RunFacts) -> dict[str, Any]:
     gpus = []
     for gpu in run.gpus:
         timeline = [_round(value, 1) for value in gpu.busy_timeline_pct]
-        gpus.append({**_gpu(gpu, ended=run.end_ms is not None), "busy_timeline_pct": timeline})
+        gpus.append(
+            {**_gpu(gpu, ended=run.end_ms is not None), "busy_timeline_pct": timeline, "unavailable": gpu.unavailable}
+        )
     return {**plain, "gpus": gpus}
 
 

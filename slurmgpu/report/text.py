@@ -91,9 +91,23 @@ def _notes(run: RunFacts, style: Style) -> Iterator[str]:
         yield f"Energy of {_count(len(by_power), 'GPU')}: integral of power, for want of a usable energy counter."
     if run.energy_is_lower_bound and run.energy_mj is not None:
         yield "Energy is a lower bound: part of the time has no reading."
+    yield from _unavailable(run)
     yield from _unresolved(run, style)
     if run.end_ms is None:
         yield style.dim(f"Figures up to {units.clock_time(run.seen_ms)}.")
+
+
+_WORDS = {"gpu_util_pct": "GPU busy", "mem_used_bytes": "memory", "power_mw": "power"}
+
+
+def _unavailable(run: RunFacts) -> Iterator[str]:
+    """Figures that the driver does not give, with its word for why."""
+    causes: dict[tuple[str, str], int] = {}
+    for gpu in run.gpus:
+        for metric, cause in gpu.unavailable.items():
+            causes[_WORDS[metric], cause] = causes.get((_WORDS[metric], cause), 0) + 1
+    for (word, cause), count in causes.items():
+        yield f"No {word} of {_count(count, 'GPU')}: the driver says {cause}."
 
 
 def _unresolved(run: RunFacts, style: Style) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, select
+from sqlalchemy import Connection, Row, and_, func, or_, select
 
 from slurmgpu.store.schema import block, cluster, event, gpu, job, job_gpu, job_node, node
 from slurmgpu.wire.samples import decode
@@ -99,15 +100,30 @@ def count_blocks(connection: Connection, held: GpuTime) -> int:
     return connection.execute(select(func.count()).where(_within(held))).scalar_one()
 
 
-def events_of(connection: Connection, allocation_ids: Iterable[str], node_ids: Iterable[int]) -> list[Row[Any]]:
-    """Events that name one of these allocations on one of these nodes, oldest first."""
-    ids, nodes = list(allocation_ids)[:_CHUNK], list(node_ids)[:_CHUNK]
+def events_of(
+    connection: Connection,
+    allocation_ids: Iterable[str],
+    node_ids: Iterable[int],
+    gpu_ids: Iterable[int],
+    start_ms: int,
+    end_ms: int,
+) -> list[Row[Any]]:
+    """Events of these nodes that name one of these allocations, or one of these GPUs in the time; oldest first."""
+    ids, nodes, gpus = list(allocation_ids)[:_CHUNK], list(node_ids)[:_CHUNK], list(gpu_ids)[:_CHUNK]
+    within = and_(event.c.gpu_id.in_(gpus), event.c.t_ms >= start_ms, event.c.t_ms < end_ms)
     query = (
         select(event, node.c.name.label("node_name"))
         .join(node)
-        .where(event.c.node_id.in_(nodes), event.c.allocation.in_(ids))
+        .where(event.c.node_id.in_(nodes), or_(event.c.allocation.in_(ids), within))
     )
     return list(connection.execute(query.order_by(event.c.t_ms)))
+
+
+def latest_notes(connection: Connection, held: GpuTime) -> dict[str, Any]:
+    """What the latest block of a GPU in a time says of readings that it lacks, as :class:`slurmgpu.wire` has it."""
+    query = select(block.c.notes).where(_within(held), block.c.notes.is_not(None))
+    notes = connection.execute(query.order_by(block.c.start_ms.desc()).limit(1)).scalar()
+    return json.loads(notes) if notes else {}
 
 
 def _within(held: GpuTime) -> Any:

@@ -378,3 +378,16 @@ def test_hang_becomes_a_finding_and_ends(tmp_path: Path) -> None:
 
     wait_for("the answer", 10, answered)
     assert events == ["driver.hang", "driver.answers"]
+
+
+def test_hup_takes_a_new_interval_and_refuses_a_wrong_one(node: Node) -> None:
+    node.settings(interval=30, flush=30)
+    node.start()
+    assert node.process is not None
+    node.config.write_text(node.config.read_text().replace("interval = 30", "interval = 99"))
+    node.process.send_signal(signal.SIGHUP)
+    wait_for("the refusal", 10, lambda: "the configuration stays as it was" in node.said())
+    node.settings(interval=INTERVAL_S, flush=0.5)
+    node.process.send_signal(signal.SIGHUP)
+    wait_for("the news", 10, lambda: "configuration read again: every 0.1 s" in node.said())
+    assert node.stop() == 0

@@ -114,7 +114,7 @@ def test_every_format_says_the_same(engine: Engine) -> None:
     (run,) = document["runs"]
     assert list(by_csv[0]) == list(formats.COLUMNS) == list(by_ndjson[0])
     for gpu, row, line in zip(run["gpus"], by_csv, by_ndjson, strict=True):
-        gpu.pop("busy_timeline_pct")
+        gpu.pop("busy_timeline_pct"), gpu.pop("unavailable")
         assert line == line | gpu
         assert {name: formats._cell(value) for name, value in line.items()} == {
             name: type(formats._cell(line[name]))(value) if line[name] is not None else value
@@ -160,6 +160,25 @@ def test_unresolved_gpus_are_shown(engine: Engine) -> None:
     event = Event(0, "gpu.unresolved", "text", allocation="7@0")
     written(engine, [making.allocation(7, 0, 60_000, (), unresolved=("9",)), event])
     assert "GPUs that no device answers to: 9" in render(runs(engine)[0], Style())
+
+
+def test_what_happened_to_the_gpu_is_told(engine: Engine) -> None:
+    """A GPU that was lost in mid-job, one that lacks a reading: what and why, and nothing of another time."""
+    lacking = making.block("GPU-1", 0, 60_000, ("7@0",))
+    lacking.stats.pop("gpu_util_pct")
+    lacking.missing["gpu_util_pct"] = ("NOT_SUPPORTED", 60)
+    gpus = ("GPU-0", "GPU-1")
+    records = [*map(making.info, gpus), making.allocation(7, 0, 120_000, gpus), *minutes("GPU-0", [50]), lacking]
+    events = [
+        Event(61_000, "gpu.lost", "GPU-0 is lost: GPU_IS_LOST", gpu="GPU-0"),
+        Event(500_000, "gpu.back", "GPU-0 answers again", gpu="GPU-0"),
+    ]
+    written(engine, [*records, *events])
+    text = render(runs(engine)[0], Style())
+    assert "n1: GPU-0 is lost: GPU_IS_LOST" in text
+    assert "answers again" not in text
+    assert "No GPU busy of 1 GPU: the driver says NOT_SUPPORTED." in text
+    assert "No readings on n1 for 2 GPUs" in text
 
 
 def test_control_characters_never_reach_the_terminal(engine: Engine) -> None:
