@@ -7,6 +7,7 @@ import socket
 import subprocess
 from pathlib import Path
 
+import cgroups
 from settings import CLUSTER_NAME, Settings
 
 
@@ -21,8 +22,7 @@ def process_tracking(wanted: str) -> str:
     """cgroup where version 1 can be written, so that device limits are real; else linuxproc."""
     if wanted != "auto":
         return wanted
-    v1 = Path("/sys/fs/cgroup/freezer").is_dir() and Path("/sys/fs/cgroup/devices").is_dir()
-    return "cgroup" if v1 else "linuxproc"
+    return "cgroup" if cgroups.usable() else "linuxproc"
 
 
 def write_all(s: Settings, hooks: Path | None) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from nodes import Nodes
-from processes import Processes, wait_for
+from processes import Processes, quiet
 from settings import CLUSTER_NAME, ClusterError, Settings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -86,6 +86,8 @@ class Slurmgpu:
 
     def start_daemon(self, node: str) -> None:
         """slurmgpud in the node."""
+        if self.processes.pid(f"slurmgpud.{node}"):
+            raise ClusterError(f"slurmgpud runs on {node}")
         environment = {
             "LD_LIBRARY_PATH": str(simgpu.library_dir()),
             "SIMGPU_SCENARIO": str(self.scenario(node)),
@@ -94,12 +96,16 @@ class Slurmgpu:
         command = [str(BIN / "slurmgpud"), "--foreground", "--config", str(self.node_config(node))]
         self.nodes.spawn_inside(f"slurmgpud.{node}", node, command, environment)
         ready = ["test", "-d", "/run/slurmgpu/jobs"]
-        wait_for(f"slurmgpud of {node}", 20, lambda: subprocess.run([*self.nodes.inside(node), *ready]).returncode == 0)
+        self.processes.wait_ready(f"slurmgpud.{node}", 20, lambda: quiet(*self.nodes.inside(node), *ready))
 
     def stop_daemon(self, node: str, how: signal.Signals = signal.SIGTERM) -> None:
+        self.settings.number(node)
         self.nodes.stop_inside(f"slurmgpud.{node}", how)
 
     def start_collector(self) -> None:
+        """slurmgpu collect, on the admin host."""
+        if self.processes.pid("collect"):
+            raise ClusterError("the collector runs")
         self.processes.spawn("collect", [str(BIN / "slurmgpu"), "collect", "--config", str(self.config)])
 
     def stop_collector(self) -> None:

@@ -1,12 +1,17 @@
 #!/bin/bash
-# PID 1 of one node: node-init.sh NODE IP GATEWAY GPUS ROOT PRIVATE_DIR...
-# The node gets its own host name, /dev with GPU device files, /run, boot id and private folders, then waits for its end.
+# PID 1 of one node: node-init.sh NODE IP GATEWAY GPUS ROOT CGROUP PRIVATE_DIR...
+# The node gets its own host name, cgroups, /dev with GPU device files, /run, boot id and private folders, then waits
+# for its end.
 set -e
-node=$1 ip=$2 gateway=$3 gpus=$4 root=$5
-shift 5
+node=$1 ip=$2 gateway=$3 gpus=$4 root=$5 cgroup=$6
+shift 6
 dir=$root/nodes/$node
 hostname "$node"
 mount --make-rprivate /
+for controller in freezer devices; do
+    own=/sys/fs/cgroup/$controller/$cgroup
+    [ ! -d "$own" ] || mount --bind "$own" "/sys/fs/cgroup/$controller"
+done
 mount --bind "$root/etc/hosts" /etc/hosts
 [ ! -e /etc/resolv.conf ] || mount --bind /dev/null /etc/resolv.conf # slurmd 24.11 waits for a silent name server
 mkdir -p "$dir/dev"

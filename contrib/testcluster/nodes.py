@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 from pathlib import Path
 
-from processes import Processes, wait_for
-from settings import Settings
+import cgroups
+from processes import Processes, must, quiet, wait_for
+from settings import ClusterError, Settings
 
 HERE = Path(__file__).resolve().parent
 PRIVATE = ("/var/spool", "/var/lib/slurmgpu")
-_CGROUPS = ("freezer", "devices", "memory", "cpuset", "cpuacct", "cpu")
-
-
-def quiet(*command: str) -> bool:
-    """Run a command; whether it went well."""
-    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+NAMESPACES = ("net", "uts", "ipc", "mount", "pid", "cgroup")
 
 
 def child_of(pid: int) -> int | None:
@@ -37,32 +31,28 @@ class Nodes:
         self.processes = processes
 
     def inside(self, node: str) -> list[str]:
-        """The words that put a command into a node."""
+        """The words that put a command into a node. Raises :class:`ClusterError` when it does not run."""
+        self.settings.number(node)
         pid = self.processes.pid(f"node.{node}")
         if pid is None:
-            raise LookupError(f"node {node} does not run")
-        return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
+            raise ClusterError(f"node {node} does not run: start-node {node}")
+        entering = [f"--{namespace}" for namespace in NAMESPACES]
+        return [*cgroups.entering(self.settings, node), "nsenter", "-t", str(pid), *entering, "-r", "-w"]
 
     def start(self, node: str, *slurmd_options: str) -> None:
         """Namespaces, network, then slurmd."""
-        s, number = self.settings, self.settings.node_names.index(node) + 1
+        s, number = self.settings, self.settings.number(node)
+        if self.processes.pid(f"node.{node}"):
+            raise ClusterError(f"node {node} runs")
         s.node_dir(node).mkdir(parents=True, exist_ok=True)
         (s.root / "spool" / node).mkdir(parents=True, exist_ok=True)
         (s.node_dir(node) / "ready").unlink(missing_ok=True)
+        cgroups.make(s, node)
+        unshare = ["unshare", *(f"--{namespace}" for namespace in NAMESPACES), "--fork", "--kill-child", "--mount-proc"]
         init = [str(HERE / "node-init.sh"), node, s.address(10 + number), s.address(1), str(s.gpus), str(s.root)]
-        namespaces = [
-            "unshare",
-            "--net",
-            "--uts",
-            "--ipc",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-        ]
-        outer = self.processes.spawn(f"unshare.{node}", [*namespaces, *init, *PRIVATE])
-        wait_for(f"the namespace of {node}", 10, lambda: child_of(outer))
+        command = [*cgroups.entering(s, node), *unshare, *init, cgroups.name(s, node), *PRIVATE]
+        outer = self.processes.spawn(f"unshare.{node}", command)
+        self.processes.wait_ready(f"unshare.{node}", 10, lambda: child_of(outer))
         pid = child_of(outer)
         assert pid is not None
         self.processes.record(f"node.{node}", pid)  # PID 1 of the node: with it ends everything inside
@@ -70,18 +60,16 @@ class Nodes:
         wait_for(f"the network of {node}", 10, lambda: Path(f"/proc/{pid}/ns/net").readlink() != ours)
         link = f"{s.bridge}n{number}"
         quiet("ip", "link", "del", link)
-        subprocess.run(
-            ["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(pid)], check=True
-        )
-        subprocess.run(["ip", "link", "set", link, "master", s.bridge, "up"], check=True)
-        wait_for(f"the start of {node}", 15, (s.node_dir(node) / "ready").exists)
+        must("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+        must("ip", "link", "set", link, "master", s.bridge, "up")
+        self.processes.wait_ready(f"node.{node}", 15, (s.node_dir(node) / "ready").exists)
         self.spawn_inside(f"slurmd.{node}", node, ["slurmd", "-D", "-N", node, *slurmd_options])
 
     def spawn_inside(self, name: str, node: str, command: list[str], environment: dict[str, str] | None = None) -> None:
         """Start a process of ours inside a node. nsenter forks into the PID namespace: the child is the process."""
         variables = {"SLURM_CONF": str(self.settings.slurm_conf_path), **(environment or {})}
         outer = self.processes.spawn(f"nsenter.{name}", [*self.inside(node), *command], variables)
-        wait_for(name, 10, lambda: child_of(outer))
+        self.processes.wait_ready(f"nsenter.{name}", 10, lambda: child_of(outer))
         child = child_of(outer)
         assert child is not None
         self.processes.record(name, child)
@@ -93,17 +81,11 @@ class Nodes:
 
     def stop(self, node: str) -> None:
         """The node is gone, with everything in it."""
-        s = self.settings
+        s, number = self.settings, self.settings.number(node)
         self.processes.stop(f"slurmd.{node}", 8)
         self.processes.stop(f"node.{node}", 5, signal.SIGKILL)
         for name in self.processes.names():
             if name.endswith(f".{node}"):
                 self.processes.stop(name, 3)
-        quiet("ip", "link", "del", f"{s.bridge}n{s.node_names.index(node) + 1}")
-        for controller in _CGROUPS:
-            top = Path(f"/sys/fs/cgroup/{controller}/slurm_{node}")
-            for folder, _, _ in os.walk(top, topdown=False):
-                try:
-                    Path(folder).rmdir()
-                except OSError:
-                    pass
+        quiet("ip", "link", "del", f"{s.bridge}n{number}")
+        cgroups.remove(s, node)

@@ -30,6 +30,18 @@ def wait_for(what: str, seconds: float, condition: Callable[[], object]) -> None
         time.sleep(0.1)
 
 
+def quiet(*command: str) -> bool:
+    """Run a command; whether it went well."""
+    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def must(*command: str) -> None:
+    """Run a command that has to go well. Raises :class:`ClusterError` with its words."""
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        raise ClusterError(f"{' '.join(command)}: {result.stderr.strip() or result.stdout.strip()}")
+
+
 class Processes:
     """The processes of one cluster, recorded in a folder."""
 
@@ -52,6 +64,18 @@ class Processes:
             return None
         return int(pid) if start_time(int(pid)) == started else None
 
+    def wait_ready(self, name: str, seconds: float, condition: Callable[[], object]) -> None:
+        """Until the condition holds. Raises :class:`ClusterError` when it does not in time or the process has ended."""
+
+        def ready() -> bool:
+            if condition():
+                return True
+            if self.pid(name) is None:
+                raise ClusterError(f"{name} ended before it was ready")
+            return False
+
+        wait_for(name, seconds, ready)
+
     def spawn(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
         """Start in a session of its own, output to the log folder."""
         with (self.log / f"{name}.out").open("ab") as out:
@@ -72,7 +96,10 @@ class Processes:
         pid = self.pid(name)
         if pid is not None:
             for number in (first, signal.SIGKILL):
-                os.kill(pid, number)
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    break
                 try:
                     wait_for(name, seconds, lambda: self._reaped(name, pid))
                     break

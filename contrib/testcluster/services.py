@@ -7,15 +7,19 @@ import pwd
 import shutil
 import subprocess
 
-from processes import Processes, wait_for
+from processes import Processes, must
 from settings import CLUSTER_NAME, USERS, ClusterError, Settings
 
-PROGRAMS = ("munged", "mariadbd", "ip", "slurmctld", "slurmd", "slurmdbd", "squeue", "unshare", "nsenter")
+PROGRAMS = (
+    *("munged", "mariadbd", "mariadb-install-db", "slurmctld", "slurmd", "slurmdbd", "squeue"),
+    *("ip", "unshare", "nsenter", "setpriv", "useradd"),
+)
 
 
 def missing_programs() -> list[str]:
     """What is not installed of all that a cluster needs."""
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    if "/usr/sbin" not in os.environ["PATH"].split(":"):
+        os.environ["PATH"] += ":/usr/sbin:/sbin"
     return [name for name in PROGRAMS if not shutil.which(name)]
 
 
@@ -55,12 +59,10 @@ class Services:
         """slurm, and the people of the examples."""
         known = {entry.pw_name for entry in pwd.getpwall()}
         if "slurm" not in known:
-            subprocess.run(
-                ["useradd", "-r", "-M", "-d", "/nonexistent", "-s", "/usr/sbin/nologin", "slurm"], check=True
-            )
+            must("useradd", "-r", "-M", "-d", "/nonexistent", "-s", "/usr/sbin/nologin", "slurm")
         for user in USERS:
             if user not in known:
-                subprocess.run(["useradd", "-m", user], check=True)
+                must("useradd", "-m", user)
 
     def start_munge(self) -> None:
         s, folder = self.settings, self.settings.root / "munge"
@@ -71,7 +73,7 @@ class Services:
         options = [f"--socket={s.munge_socket}", f"--key-file={key}", f"--pid-file={folder}/munged.pid"]
         options += [f"--log-file={folder}/munged.log", f"--seed-file={folder}/seed"]
         self.processes.spawn("munged", [*as_user("munge"), "munged", "-F", *options])
-        wait_for("munged", 10, lambda: self.works("munge", "-S", str(s.munge_socket), "-n"))
+        self.processes.wait_ready("munged", 10, lambda: self.works("munge", "-S", str(s.munge_socket), "-n"))
 
     def start_database(self) -> None:
         s, folder = self.settings, self.settings.root / "mysql"
@@ -93,7 +95,7 @@ class Services:
             ],
         )
         client = ["--no-defaults", "-S", str(s.mysql_socket)]
-        wait_for("MariaDB", 30, lambda: self.works("mariadb-admin", *client, "ping"))
+        self.processes.wait_ready("mariadbd", 30, lambda: self.works("mariadb-admin", *client, "ping"))
         grants = " ".join(
             f"create user slurm@'{host}' identified by 'slurmpw'; grant all on slurm_acct_db.* to slurm@'{host}';"
             for host in ("127.0.0.1", "localhost")
@@ -102,7 +104,7 @@ class Services:
 
     def start_slurmdbd(self) -> None:
         self.processes.spawn("slurmdbd", [*as_user("slurm"), "slurmdbd", "-D"], self.environment)
-        wait_for("slurmdbd", 30, lambda: self.works("sacctmgr", "-n", "show", "cluster"))
+        self.processes.wait_ready("slurmdbd", 30, lambda: self.works("sacctmgr", "-n", "show", "cluster"))
         self.run("sacctmgr", "-i", "add", "cluster", CLUSTER_NAME)
         for user, account in USERS.items():
             self.run("sacctmgr", "-i", "add", "account", account)
@@ -111,7 +113,7 @@ class Services:
 
     def start_slurmctld(self, *options: str) -> None:
         self.processes.spawn("slurmctld", [*as_user("slurm"), "slurmctld", "-D", *options], self.environment)
-        wait_for("slurmctld", 30, lambda: "is UP" in self.run("scontrol", "ping", check=False).stdout)
+        self.processes.wait_ready("slurmctld", 30, lambda: "is UP" in self.run("scontrol", "ping", check=False).stdout)
 
     def stop(self) -> None:
         for name, seconds in (("slurmctld", 15), ("slurmdbd", 15), ("mariadbd", 20), ("munged", 5)):

@@ -20,6 +20,7 @@ class Settings:
     """``instance`` keeps clusters on one machine apart: it gives folder, network, bridge and ports."""
 
     instance: int = 0
+    folder: str = ""  # where everything lives; empty: /var/tmp/slurmgpu-testcluster-N
     nodes: int = 4
     gpus: int = 8
     cpus: int = 16
@@ -33,8 +34,12 @@ class Settings:
     flush_s: float = 5.0
 
     @property
+    def name(self) -> str:
+        return f"slurmgpu-testcluster-{self.instance}"
+
+    @property
     def root(self) -> Path:
-        return Path(os.environ.get("SLURMGPU_TESTCLUSTER_DIR", "/var/tmp")) / f"slurmgpu-testcluster-{self.instance}"
+        return Path(self.folder) if self.folder else Path("/var/tmp") / self.name
 
     @property
     def etc(self) -> Path:
@@ -63,6 +68,12 @@ class Settings:
     def node_names(self) -> tuple[str, ...]:
         return tuple(f"n{number}" for number in range(1, self.nodes + 1))
 
+    def number(self, node: str) -> int:
+        """1 for n1. Raises :class:`ClusterError` for a name that is none of ours."""
+        if node not in self.node_names:
+            raise ClusterError(f"no node {node}: there are {', '.join(self.node_names)}")
+        return self.node_names.index(node) + 1
+
     def node_dir(self, node: str) -> Path:
         return self.root / "nodes" / node
 
@@ -74,14 +85,20 @@ class Settings:
     def mysql_socket(self) -> Path:
         return self.root / "mysql" / "my.sock"
 
+    @property
+    def path(self) -> Path:
+        return self.root / "settings.json"
+
     def save(self) -> None:
-        (self.root / "settings.json").write_text(json.dumps(asdict(self)))
+        self.path.write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def load(cls, instance: int) -> Settings:
-        """As it was brought up. Raises :class:`ClusterError` when it was not."""
-        path = cls(instance=instance).root / "settings.json"
+    def load(cls, instance: int, folder: str = "") -> Settings:
+        """As it was brought up. Raises :class:`ClusterError` when it was not, or not by us."""
+        path = cls(instance=instance, folder=folder).path
         if not path.exists():
             raise ClusterError(f"no cluster in {path.parent}: bring it up first")
+        if path.parent.lstat().st_uid != os.geteuid():
+            raise ClusterError(f"{path.parent} is somebody else's")
         values = json.loads(path.read_text())
-        return cls(**{**values, "slurm_conf": tuple(values["slurm_conf"])})
+        return cls(**{**values, "slurm_conf": tuple(values["slurm_conf"]), "folder": folder})

@@ -13,7 +13,7 @@ from slurmgpu.node.inventory import gpu_infos
 from slurmgpu.node.nvml import Device, DriverUnavailableError, Gate
 from slurmgpu.node.readings import Tier
 from slurmgpu.node.sampler import SampledGpu, Sampler
-from slurmgpu.wire.records import Event, Record
+from slurmgpu.wire.records import Event, GpuInfo, Record
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Devices:
         self._wall_offset = clock.wall() - clock.monotonic()
         self._tracked: dict[str, _Tracked] = {}
         self._readers: Crew[SampledGpu, Sample | None] = Crew(_STUCK_S)
-        self._opener: Crew[str, None] = Crew(_OPEN_S)
+        self._opener: Crew[str, list[GpuInfo]] = Crew(_OPEN_S)
         self._is_open = False
         self._next_open = 0.0
         self._reopen_s = _REOPEN_S[0]
@@ -70,14 +70,20 @@ class Devices:
         results = self._opener.late()
         if not results and now >= self._next_open and not self._opener.stuck:
             self._next_open = now + self._reopen_s
-            results = self._opener.run([_DRIVER], lambda _: self._sampler.open())
+            results = self._opener.run([_DRIVER], lambda _: self._list())
         for _, result in results:
             if isinstance(result, DriverUnavailableError):
                 self._unavailable(result)
             elif isinstance(result, Exception):
                 raise result
             else:
-                self._listed(now)
+                self._listed(now, result)
+
+    def _list(self) -> list[GpuInfo]:
+        """In the opener's thread: each of these calls may be slow, or never return."""
+        self._sampler.open()
+        devices = [gpu.device for gpu in self._sampler.gpus]
+        return gpu_infos(self._gate, devices, round(self._clock.wall() * 1000))
 
     def _unavailable(self, error: DriverUnavailableError) -> None:
         if self._is_open:
@@ -94,7 +100,7 @@ class Devices:
         self._next_open = self._clock.monotonic() + self._reopen_s
         self._reopen_s = min(2 * self._reopen_s, _REOPEN_S[1])
 
-    def _listed(self, now: float) -> None:
+    def _listed(self, now: float, infos: list[GpuInfo]) -> None:
         """Take over the sampler's list: GPUs that are new begin, those that are gone end, the others go on."""
         self._is_open = True
         self._reopen_s = _REOPEN_S[0]
@@ -119,7 +125,7 @@ class Devices:
         self._next_open = now + (_LIST_AGAIN_S if restless else _PROBE_AGAIN_S)
         self._next_tier = {tier: 0.0 for tier in _PERIOD_S}
         self.on_devices(devices)
-        self._records += gpu_infos(self._gate, devices, round(self._clock.wall() * 1000))
+        self._records += infos
 
     def _builder(self, uuid: str) -> BlockBuilder:
         return BlockBuilder(uuid, self._sampler.metrics, self._interval_s, self._wall_offset)

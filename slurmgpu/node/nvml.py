@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from ctypes import byref, c_uint, c_ulonglong, create_string_buffer
+from ctypes import byref, c_int, c_uint, create_string_buffer
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -148,8 +148,15 @@ class Gate:
     def driver_version(self) -> str | None:
         """The kernel driver's version."""
         buffer = create_string_buffer(96)
-        code = self._call("nvmlSystemGetDriverVersion", buffer, c_uint(96))
+        code = self.call("nvmlSystemGetDriverVersion", buffer, c_uint(96))
         return _text(buffer.value) if code == 0 else None
+
+    def cuda_version(self) -> str | None:
+        """The newest CUDA that the driver serves, such as "12.4"."""
+        version = c_int()
+        if self.call("nvmlSystemGetCudaDriverVersion_v2", byref(version)):
+            return None
+        return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
     def devices(self) -> tuple[list[Device], int]:
         """The GPUs and MIG instances that answer, and how many GPUs the driver counts.
@@ -157,7 +164,7 @@ class Gate:
         Raises :class:`DriverUnavailableError`.
         """
         count = c_uint()
-        code = self._call("nvmlDeviceGetCount_v2", byref(count))
+        code = self.call("nvmlDeviceGetCount_v2", byref(count))
         if code:
             raise DriverUnavailableError(code, "nvmlDeviceGetCount")
         found = []
@@ -178,13 +185,14 @@ class Gate:
             level = logging.DEBUG if meaning_of(code) in (Meaning.SKIP, Meaning.EMPTY) else logging.WARNING
             log.log(level, "%s: %s", what, cause)
 
-    def _call(self, name: str, *args: Any) -> int:
+    def call(self, name: str, *args: Any) -> int:
+        """Call a function of the library; NVML's code, FUNCTION_NOT_FOUND where there is none."""
         function = self.function(name)
         return 13 if function is None else function(*args)
 
     def _device(self, index: int) -> Device:
         handle = pynvml.c_nvmlDevice_t()
-        code = self._call("nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle))
+        code = self.call("nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle))
         if code:
             raise GpuLostError(code, f"GPU with NVML index {index}")
         uuid = self._string("nvmlDeviceGetUUID", handle, 96)
@@ -194,7 +202,7 @@ class Gate:
             handle=handle,
             index=index,
             uuid=uuid,
-            minor=self._number("nvmlDeviceGetMinorNumber", handle),
+            minor=self.number("nvmlDeviceGetMinorNumber", handle),
             serial=self._string("nvmlDeviceGetSerial", handle, 64),
             name=self._string("nvmlDeviceGetName", handle, 96),
             pci_address=self._pci_address(handle),
@@ -203,14 +211,14 @@ class Gate:
     def _instances(self, parent: Device) -> list[Device]:
         """The MIG instances of a GPU: the most that there can be is not their number, and gaps are normal."""
         mode, pending, most = c_uint(), c_uint(), c_uint()
-        if self._call("nvmlDeviceGetMigMode", parent.handle, byref(mode), byref(pending)) or not mode.value:
+        if self.call("nvmlDeviceGetMigMode", parent.handle, byref(mode), byref(pending)) or not mode.value:
             return []
-        if self._call("nvmlDeviceGetMaxMigDeviceCount", parent.handle, byref(most)):
+        if self.call("nvmlDeviceGetMaxMigDeviceCount", parent.handle, byref(most)):
             return []
         found = []
         for index in range(most.value):
             handle = pynvml.c_nvmlDevice_t()
-            if self._call("nvmlDeviceGetMigDeviceHandleByIndex", parent.handle, c_uint(index), byref(handle)):
+            if self.call("nvmlDeviceGetMigDeviceHandleByIndex", parent.handle, c_uint(index), byref(handle)):
                 continue
             uuid = self._string("nvmlDeviceGetUUID", handle, 96)
             if uuid is None:
@@ -225,35 +233,31 @@ class Gate:
                     name=self._string("nvmlDeviceGetName", handle, 96),
                     pci_address=parent.pci_address,
                     parent=parent,
-                    gpu_instance=self._number("nvmlDeviceGetGpuInstanceId", handle),
-                    compute_instance=self._number("nvmlDeviceGetComputeInstanceId", handle),
+                    gpu_instance=self.number("nvmlDeviceGetGpuInstanceId", handle),
+                    compute_instance=self.number("nvmlDeviceGetComputeInstanceId", handle),
                 )
             )
         return found
 
-    def _number(self, name: str, handle: Any) -> int | None:
+    def number(self, name: str, handle: Any, *args: Any) -> int | None:
+        """A call that gives one whole number; None where it fails."""
         out = c_uint()
-        return out.value if self._call(name, handle, byref(out)) == 0 else None
+        return out.value if self.call(name, handle, *args, byref(out)) == 0 else None
 
     def _string(self, name: str, handle: Any, size: int) -> str | None:
         buffer = create_string_buffer(size)
-        return _text(buffer.value) if self._call(name, handle, buffer, c_uint(size)) == 0 else None
+        return _text(buffer.value) if self.call(name, handle, buffer, c_uint(size)) == 0 else None
 
     def _pci_address(self, handle: Any) -> str | None:
         info = pynvml.nvmlPciInfo_t()
-        if self._call("nvmlDeviceGetPciInfo_v3", handle, byref(info)):
+        if self.call("nvmlDeviceGetPciInfo_v3", handle, byref(info)):
             return None
-        # The structure of pynvml decodes busId to text or leaves bytes, by release; the numbers are the same in all.
-        return f"{info.domain:08x}:{info.bus:02x}:{info.device:02x}.0"
+        return pci_address(info.domain, info.bus, info.device)
 
 
-def memory_total_bytes(gate: Gate, device: Device) -> int | None:
-    """The GPU's whole memory (nvidia-smi: memory.total)."""
-    info = pynvml.c_nvmlMemory_t()
-    function = gate.function("nvmlDeviceGetMemoryInfo")
-    if function is None or function(device.handle, byref(info)):
-        return None
-    return c_ulonglong(info.total).value or None  # integrated GPUs say 0
+def pci_address(domain: int, bus: int, device: int) -> str:
+    """The one normal form: dddddddd:bb:dd.0, lower case. Drivers and tools write it in several."""
+    return f"{domain:08x}:{bus:02x}:{device:02x}.0"
 
 
 def _code(error: pynvml.NVMLError) -> int:

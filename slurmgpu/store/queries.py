@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, or_, select
 
-from slurmgpu.store.schema import block, cluster, event, gpu, job, job_gpu, job_node, node
+from slurmgpu.store.schema import block, cluster, event, gpu, gpu_placement, job, job_gpu, job_node, node
 from slurmgpu.wire.samples import decode
 
 _CHUNK = 400  # parameters of one IN list
@@ -124,6 +124,33 @@ def latest_notes(connection: Connection, held: GpuTime) -> dict[str, Any]:
     query = select(block.c.notes).where(_within(held), block.c.notes.is_not(None))
     notes = connection.execute(query.order_by(block.c.start_ms.desc()).limit(1)).scalar()
     return json.loads(notes) if notes else {}
+
+
+def gpu_places(connection: Connection, *, history: bool = False) -> list[Row[Any]]:
+    """Where each GPU is: its latest place, or with ``history`` all of them; by cluster, node and NVML's index."""
+    newest = func.row_number().over(partition_by=gpu_placement.c.gpu_id, order_by=gpu_placement.c.last_ms.desc())
+    ranked = select(gpu_placement, newest.label("place_rank")).subquery()
+    query = (
+        select(
+            ranked,
+            gpu.c.uuid,
+            gpu.c.serial,
+            gpu.c.name,
+            gpu.c.memory_bytes,
+            gpu.c.compute_capability,
+            gpu.c.parent_uuid,
+            node.c.name.label("node_name"),
+            cluster.c.name.label("cluster_name"),
+        )
+        .select_from(ranked)
+        .join(gpu, gpu.c.id == ranked.c.gpu_id)
+        .join(node, node.c.id == ranked.c.node_id)
+        .join(cluster, cluster.c.id == node.c.cluster_id)
+        .order_by(cluster.c.name, node.c.name, ranked.c.first_ms if history else ranked.c.nvml_index, gpu.c.uuid)
+    )
+    if not history:
+        query = query.where(ranked.c.place_rank == 1)
+    return list(connection.execute(query))
 
 
 def _within(held: GpuTime) -> Any:

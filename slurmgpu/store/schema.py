@@ -81,6 +81,8 @@ gpu = Table(
     Column("serial", String(64)),
     Column("name", String(128)),
     Column("memory_bytes", BigInteger),
+    Column("compute_capability", String(8)),
+    Column("parent_uuid", String(96)),  # of a MIG instance
 )
 
 gpu_placement = Table(
@@ -92,7 +94,12 @@ gpu_placement = Table(
     Column("nvml_index", Integer),
     Column("minor", Integer),
     Column("pci_address", String(32)),
+    Column("numa_node", Integer, nullable=False),
     Column("driver_version", String(64)),
+    Column("cuda_version", String(16)),
+    Column("modes", Text),  # JSON: mode → word
+    Column("nvlink_peers", Text),  # JSON: UUID → links
+    Column("health", String(16), nullable=False),
     Column("first_ms", BigInteger, nullable=False),
     Column("last_ms", BigInteger, nullable=False),
     Index("ix_gpu_placement_gpu_id_first_ms", "gpu_id", "first_ms"),

@@ -64,7 +64,13 @@ class Writer:
 
     def _gpu(self, connection: Connection, node_id: int, info: GpuInfo) -> None:
         gpu_id = self._names.gpu(connection, info.uuid)
-        facts = {"serial": info.serial, "name": info.name, "memory_bytes": info.memory_bytes}
+        facts = {
+            "serial": info.serial,
+            "name": info.name,
+            "memory_bytes": info.memory_bytes,
+            "compute_capability": info.compute_capability,
+            "parent_uuid": info.parent,
+        }
         there = {name: value for name, value in facts.items() if value is not None}
         if there:
             connection.execute(update(gpu).where(gpu.c.id == gpu_id).values(**there))
@@ -73,16 +79,24 @@ class Writer:
             "nvml_index": info.index,
             "minor": info.minor,
             "pci_address": info.pci_address,
+        }
+        now = {
+            "numa_node": info.numa_node,
             "driver_version": info.driver_version,
+            "cuda_version": info.cuda_version,
+            "modes": json.dumps(info.modes),
+            "nvlink_peers": json.dumps(info.nvlink_peers),
+            "health": info.health,
         }
         latest = connection.execute(
             select(gpu_placement).where(gpu_placement.c.gpu_id == gpu_id).order_by(gpu_placement.c.last_ms.desc())
         ).first()
         if latest is not None and all(getattr(latest, name) == value for name, value in place.items()):
             span = {"first_ms": min(latest.first_ms, info.t_ms), "last_ms": max(latest.last_ms, info.t_ms)}
+            span |= now if info.t_ms >= latest.last_ms else {}
             connection.execute(update(gpu_placement).where(gpu_placement.c.id == latest.id).values(**span))
         else:
-            new = {"gpu_id": gpu_id, "first_ms": info.t_ms, "last_ms": info.t_ms, **place}
+            new = {"gpu_id": gpu_id, "first_ms": info.t_ms, "last_ms": info.t_ms, **place, **now}
             connection.execute(insert(gpu_placement).values(**new))
 
     def _events(self, connection: Connection, node_id: int, events: Sequence[Event]) -> None:

@@ -87,20 +87,26 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class GpuInfo:
-    """A GPU as the driver describes it."""
+    """A GPU, or a MIG instance with its parent, as the driver describes it."""
 
     RECORD: ClassVar[str] = "gpu"
 
     uuid: str
     t_ms: int
-    index: int
+    index: int  # NVML's; may change between boots
     minor: int | None = None
     serial: str | None = None
     name: str | None = None
     memory_bytes: int | None = None
+    compute_capability: str | None = None
     pci_address: str | None = None  # dddddddd:bb:dd.f, lower case
+    numa_node: int = -1  # -1: unknown
     driver_version: str | None = None
+    cuda_version: str | None = None
     parent: str | None = None  # UUID of the GPU that a MIG instance is a part of
+    modes: dict[str, str] = field(default_factory=dict)  # persistence, compute, ecc, mig: in words
+    nvlink_peers: dict[str, int] = field(default_factory=dict)  # UUID of a GPU of the node: links to it
+    health: str = "unknown"  # one word: ok, lost, reset, reboot, replace, unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,48 @@
-"""One real Slurm with slurmgpu in it for all tests of this folder. A person's cluster beside it is not disturbed."""
+"""One real Slurm with slurmgpu in it for all tests of this folder. No other cluster on this machine is disturbed."""
 
+import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from cluster import Cluster
-from settings import Settings
+from settings import ClusterError, Settings
 
-INSTANCE = 90
+
+@contextmanager
+def reserved() -> Iterator[int]:
+    """The number of an instance that no other run of the tests on this machine has; free again however we end."""
+    for instance in range(80, 100):
+        with socket.socket(socket.AF_UNIX) as lock:
+            try:
+                lock.bind(f"\0slurmgpu-testcluster-{instance}")
+            except OSError:
+                continue
+            yield instance
+            return
+    raise ClusterError("twenty other test runs have a cluster on this machine")
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def usable() -> None:
     reason = Cluster.unusable()
     if reason:
         pytest.skip(f"NO REAL SLURM HERE, its tests are skipped: {reason}")
-    made = Cluster(Settings(instance=INSTANCE, slurmgpu=True, interval_s=1.0, flush_s=3.0))
-    try:
-        made.up()
-        yield made
-    finally:
-        made.down()
+
+
+@pytest.fixture(scope="session")
+def cluster(usable: None) -> Iterator[Cluster]:
+    with reserved() as instance:
+        made = Cluster(Settings(instance=instance, slurmgpu=True, interval_s=1.0, flush_s=3.0))
+        try:
+            made.up()
+            yield made
+        finally:
+            made.down()
+
+
+@pytest.fixture(scope="session")
+def other_instance(usable: None) -> Iterator[int]:
+    """For a cluster beside the one of the session."""
+    with reserved() as instance:
+        yield instance
