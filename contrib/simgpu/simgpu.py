@@ -115,7 +115,7 @@ def uuid(node: str, index: int) -> str:
     h = 1469598103934665603
     for byte in node.encode():
         h = (h ^ byte) * 1099511628211 & (1 << 64) - 1
-    parts = (h >> 32, h >> 16 & 0xFFFF, h & 0xFFF, h >> 4 & 0xFFF, index + 1)
+    parts = (h >> 32 ^ (index * 0x9E3779B1 & 0xFFFFFFFF), h >> 16 & 0xFFFF, h & 0xFFF, h >> 4 & 0xFFF, index + 1)
     return "GPU-{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}".format(*parts)
 
 

@@ -157,6 +157,7 @@ class Cluster:
         if self.settings.path.exists():
             self.halt()
             shutil.rmtree(self.settings.root)
+        self.processes.reap()  # also what another process took down
 
     def wait_idle(self, *nodes: str) -> None:
         """Until these nodes, or all, are idle."""
@@ -165,7 +166,7 @@ class Cluster:
         def idle() -> bool:
             for node in wanted:
                 if self.processes.pid(f"slurmd.{node}") is None:
-                    raise ClusterError(f"slurmd of {node} has ended")
+                    raise ClusterError(f"slurmd.{node} ended before the node was idle")
             rows = self.services.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).stdout.split("\n")
             states = dict(row.split() for row in rows if row.strip())
             return all(states.get(node) == "idle" for node in wanted)

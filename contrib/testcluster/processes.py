@@ -101,12 +101,16 @@ class Processes:
                 except ProcessLookupError:
                     break
                 try:
-                    wait_for(name, seconds, lambda: self._reaped(name, pid))
+                    wait_for(name, seconds, lambda: self._gone(name))
                     break
                 except ClusterError:
                     continue
         (self.folder / name).unlink(missing_ok=True)
 
-    def _reaped(self, name: str, pid: int) -> bool:
+    def reap(self) -> None:
+        """Collect those of our own children that have ended."""
         self._children = [child for child in self._children if child.poll() is None]
+
+    def _gone(self, name: str) -> bool:
+        self.reap()
         return self.pid(name) is None

@@ -106,10 +106,10 @@ class Services:
         self.processes.spawn("slurmdbd", [*as_user("slurm"), "slurmdbd", "-D"], self.environment)
         self.processes.wait_ready("slurmdbd", 30, lambda: self.works("sacctmgr", "-n", "show", "cluster"))
         self.run("sacctmgr", "-i", "add", "cluster", CLUSTER_NAME)
+        self.run("sacctmgr", "-i", "add", "account", ",".join(USERS.values()))
         for user, account in USERS.items():
-            self.run("sacctmgr", "-i", "add", "account", account)
-            self.run("sacctmgr", "-i", "add", "user", user, f"account={account}")
-        self.run("sacctmgr", "-i", "add", "user", "root", "account=research")
+            names = f"{user},root" if account == "research" else user
+            self.run("sacctmgr", "-i", "add", "user", names, f"account={account}")
 
     def start_slurmctld(self, *options: str) -> None:
         self.processes.spawn("slurmctld", [*as_user("slurm"), "slurmctld", "-D", *options], self.environment)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import typer
 
 from slurmgpu import __version__
-from slurmgpu.cli import collect, db, report
+from slurmgpu.cli import collect, db, gpus, report
 from slurmgpu.cli.errors import Exit, status_of
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("report")(report.report)
+app.command("gpus")(gpus.gpus)
 app.command("collect")(collect.collect)
 app.add_typer(db.app, name="db")
 

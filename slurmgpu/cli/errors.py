@@ -29,9 +29,11 @@ def status_of(error: BaseException) -> tuple[Exit, str] | None:
 
     from slurmgpu.config import ConfigError
     from slurmgpu.report.build import NoSuchJobError
+    from slurmgpu.report.local import LocalError
+    from slurmgpu.slurm.hostlist import HostlistError
     from slurmgpu.store.engine import StoreError, first_line
 
-    if isinstance(error, UsageError):
+    if isinstance(error, UsageError | HostlistError):
         return Exit.USAGE, str(error)
     if isinstance(error, NoSuchJobError):
         return Exit.NOT_FOUND, str(error)
@@ -39,7 +41,7 @@ def status_of(error: BaseException) -> tuple[Exit, str] | None:
         return Exit.NO_DATABASE, str(error)
     if isinstance(error, SQLAlchemyError):
         return Exit.NO_DATABASE, f"the database failed: {first_line(error)}"
-    if isinstance(error, ConfigError):
+    if isinstance(error, ConfigError | LocalError):
         return Exit.FAILURE, str(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""

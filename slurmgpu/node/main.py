@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 
 from slurmgpu import __version__
 from slurmgpu.config import Config, ConfigError, load
 from slurmgpu.node.clock import SystemClock
 from slurmgpu.node.daemon import Daemon
+from slurmgpu.node.inventory import gpu_infos
 from slurmgpu.node.marks import MarkFolder, MarksError
-from slurmgpu.node.nvml import Gate
+from slurmgpu.node.nvml import DriverUnavailableError, Gate
 from slurmgpu.node.spool import Spool, SpoolError
+from slurmgpu.wire.records import to_plain
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
@@ -26,9 +30,11 @@ def main(argv: list[str] | None = None) -> int:
     _log_to_stderr(options.verbose)
     try:
         config = load(options.config)
+        if options.inventory:
+            return _print_inventory(config)
         daemon = _daemon(config, options.config)
         daemon.prepare()
-    except (ConfigError, MarksError, SpoolError) as error:
+    except (ConfigError, MarksError, SpoolError, DriverUnavailableError) as error:
         print(f"slurmgpud: {error}", file=sys.stderr)
         return 1
     if options.once:
@@ -42,6 +48,19 @@ def _daemon(config: Config, path: str | None) -> Daemon:
     cluster, node = _identity(config)
     spool = Spool(config.node.spool_dir, cluster, node, _boot_id())
     return Daemon(config.node, Gate(), spool, SystemClock(), lambda: load(path).node)
+
+
+def _print_inventory(config: Config) -> int:
+    """A line for the node, then one for each GPU: JSON, as in a segment."""
+    gate = Gate()
+    gate.open()
+    devices, counted = gate.devices()
+    infos = gpu_infos(gate, devices, time.time_ns() // 1_000_000)
+    name = config.node.name or os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
+    for plain in ({"cluster": config.cluster, "node": name, "counted": counted}, *map(to_plain, infos)):
+        print(json.dumps(plain))
+    gate.close()
+    return 0
 
 
 def _identity(config: Config) -> tuple[str, str]:
@@ -87,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="slurmgpud", description="Reads the GPUs of this node and says which job they belong to."
     )
     parser.add_argument("--config", metavar="FILE", help="default: $SLURMGPU_CONF, else /etc/slurmgpu/slurmgpu.toml")
+    parser.add_argument("--inventory", action="store_true", help="print this node's GPUs as JSON lines and end")
     parser.add_argument("--once", action="store_true", help="look at the marks, take one reading, write it and end")
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground (it always does: systemd starts it)"

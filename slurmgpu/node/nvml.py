@@ -84,8 +84,21 @@ class NvmlError(Exception):
         self.code = code
 
 
+_HINTS = {
+    9: "the kernel driver is not loaded",
+    12: "libnvidia-ml.so.1 was not found: is the NVIDIA driver installed?",
+    18: "the driver's library and kernel module are of different versions: reboot, or load the module anew",
+    28: "the driver sees no GPU",
+}
+
+
 class DriverUnavailableError(NvmlError):
     """No GPU of this node can be read now."""
+
+    def __init__(self, code: int, what: str) -> None:
+        super().__init__(code, what)
+        if code in _HINTS:
+            self.args = (f"{self.args[0]}: {_HINTS[code]}",)
 
 
 class GpuLostError(NvmlError):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from slurmgpu.report import units
+from slurmgpu.report import listing, units
 from slurmgpu.report.facts import GpuFacts, RunFacts
 
 SCHEMA = "slurmgpu.report/1"
@@ -51,28 +48,17 @@ COLUMNS: tuple[str, ...] = (
 
 def to_json(runs: Sequence[RunFacts]) -> str:
     """One document: ``{"schema": …, "runs": […]}``."""
-    return json.dumps({"schema": SCHEMA, "runs": [_run(run) for run in runs]}, indent=2, allow_nan=False) + "\n"
+    return listing.to_json(SCHEMA, "runs", [_run(run) for run in runs])
 
 
 def to_ndjson(runs: Sequence[RunFacts]) -> str:
     """One object a line, null for what is not known."""
-    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in _rows(runs))
+    return listing.to_ndjson(_rows(runs))
 
 
 def to_csv(runs: Sequence[RunFacts]) -> str:
     """RFC 4180 with one header line; an empty cell for what is not known."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS)
-    writer.writeheader()
-    for row in _rows(runs):
-        writer.writerow({name: _cell(value) for name, value in row.items()})
-    return out.getvalue()
-
-
-def _cell(value: object) -> object:
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else value
+    return listing.to_csv(COLUMNS, _rows(runs))
 
 
 def _rows(runs: Iterable[RunFacts]) -> Iterable[dict[str, Any]]:

@@ -53,6 +53,10 @@ class Style:
             return text
         return self._paint(text, "31" if value < 15 else "33" if value < 50 else "32")
 
+    def health(self, word: str, text: str) -> str:
+        """A GPU's health, already laid out."""
+        return text if word == "unknown" else self._paint(text, "32" if word == "ok" else "31")
+
     def timeline(self, values: Sequence[float | None]) -> str:
         """A line of bars."""
         return self._paint(units.sparkline(values, ascii_only=self.ascii_only), "36")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from slurmgpu.report import formats
+from slurmgpu.report import formats, listing
 from slurmgpu.report.build import NoSuchJobError, job_runs
 from slurmgpu.report.facts import RunFacts
 from slurmgpu.report.style import Style
@@ -116,8 +116,8 @@ def test_every_format_says_the_same(engine: Engine) -> None:
     for gpu, row, line in zip(run["gpus"], by_csv, by_ndjson, strict=True):
         gpu.pop("busy_timeline_pct"), gpu.pop("unavailable")
         assert line == line | gpu
-        assert {name: formats._cell(value) for name, value in line.items()} == {
-            name: type(formats._cell(line[name]))(value) if line[name] is not None else value
+        assert {name: listing.cell(value) for name, value in line.items()} == {
+            name: type(listing.cell(line[name]))(value) if line[name] is not None else value
             for name, value in row.items()
         }
     text = render(found[0], Style())

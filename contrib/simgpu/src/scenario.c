@@ -365,7 +365,7 @@ static void describe(struct scenario *s)
 		struct gpu *g = &s->gpu[i];
 		static const int buses[] = {0x0f, 0x2d, 0x44, 0x5b, 0x89, 0xa8, 0xc0, 0xd8, 0x10, 0x2e, 0x45, 0x5c, 0x8a, 0xa9, 0xc1, 0xd9};
 		text(g->name, sizeof g->name, "NVIDIA H100 80GB HBM3");
-		snprintf(g->uuid, sizeof g->uuid, "GPU-%08x-%04x-4%03x-8%03x-%012x", (unsigned)(h >> 32), (unsigned)(h >> 16 & 0xffff),
+		snprintf(g->uuid, sizeof g->uuid, "GPU-%08x-%04x-4%03x-8%03x-%012x", (unsigned)(h >> 32) ^ (unsigned)i * 0x9E3779B1u, (unsigned)(h >> 16 & 0xffff),
 			 (unsigned)(h & 0xfff), (unsigned)(h >> 4 & 0xfff), (unsigned)i + 1);
 		snprintf(g->serial, sizeof g->serial, "16%010u%d", (unsigned)(h % 1000000000u), i);
 		snprintf(g->pci, sizeof g->pci, "00000000:%02X:00.0", buses[i]);
