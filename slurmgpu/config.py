@@ -33,12 +33,15 @@ class NodeConfig:
     spool_dir: Path = Path("/var/lib/slurmgpu/spool")
     interval: Seconds = Seconds(10)
     flush: Seconds = Seconds(60)
+    backend: str = "auto"  # nvml: an error where NVML cannot be used; auto: nvidia-smi meanwhile
 
     def check(self) -> None:
         if not 0.1 <= self.interval <= 3600:
             raise ValueError("node.interval must lie between 0.1 s and 1 h")
         if not self.interval <= self.flush <= 3600:
             raise ValueError("node.flush must lie between node.interval and 1 h")
+        if self.backend not in ("auto", "nvml"):
+            raise ValueError('node.backend must be "auto" or "nvml"')
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 from processes import Processes, must
-from settings import CLUSTER_NAME, USERS, ClusterError, Settings
+from settings import CLUSTER_NAME, ACCOUNTS, ClusterError, Settings
 
 PROGRAMS = (
     *("munged", "mariadbd", "mariadb-install-db", "slurmctld", "slurmd", "slurmdbd", "squeue"),
@@ -60,9 +60,8 @@ class Services:
         known = {entry.pw_name for entry in pwd.getpwall()}
         if "slurm" not in known:
             must("useradd", "-r", "-M", "-d", "/nonexistent", "-s", "/usr/sbin/nologin", "slurm")
-        for user in USERS:
-            if user not in known:
-                must("useradd", "-m", user)
+        for user in {user for users in ACCOUNTS.values() for user in users} - known:
+            must("useradd", "-m", user)
 
     def start_munge(self) -> None:
         s, folder = self.settings, self.settings.root / "munge"
@@ -106,10 +105,9 @@ class Services:
         self.processes.spawn("slurmdbd", [*as_user("slurm"), "slurmdbd", "-D"], self.environment)
         self.processes.wait_ready("slurmdbd", 30, lambda: self.works("sacctmgr", "-n", "show", "cluster"))
         self.run("sacctmgr", "-i", "add", "cluster", CLUSTER_NAME)
-        self.run("sacctmgr", "-i", "add", "account", ",".join(USERS.values()))
-        for user, account in USERS.items():
-            names = f"{user},root" if account == "research" else user
-            self.run("sacctmgr", "-i", "add", "user", names, f"account={account}")
+        self.run("sacctmgr", "-i", "add", "account", ",".join(ACCOUNTS))
+        for account, users in ACCOUNTS.items():
+            self.run("sacctmgr", "-i", "add", "user", ",".join(users), f"account={account}")
 
     def start_slurmctld(self, *options: str) -> None:
         self.processes.spawn("slurmctld", [*as_user("slurm"), "slurmctld", "-D", *options], self.environment)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 CLUSTER_NAME = "simcluster"
-USERS = {"alice": "research", "bob": "prod"}
+ACCOUNTS = {"research": ("alice", "root"), "prod": ("bob",)}
 
 
 class ClusterError(Exception):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from slurmgpu.config import ConfigError, NodeConfig
 from slurmgpu.node.clock import Clock
 from slurmgpu.node.devices import Devices
+from slurmgpu.node.fallback import Fallback
 from slurmgpu.node.marks import Mark, MarkFolder
 from slurmgpu.node.nvml import Gate
 from slurmgpu.node.ownership import Ownership
@@ -38,7 +39,9 @@ class Daemon:
         self._clock = clock
         self._marks = MarkFolder(config.run_dir)
         self._ownership = Ownership(spool.cluster, spool.node)
-        self._devices = Devices(gate, Sampler(gate, discover()), clock, config.interval)
+        sampler = Sampler(gate, discover())
+        fallback = Fallback(sampler.metrics, clock) if config.backend == "auto" else None
+        self._devices = Devices(gate, sampler, clock, config.interval, fallback)
         self._devices.on_devices = self._ownership.set_devices
         self._devices.owners_of = self._ownership.owners
         self._waiting: list[Record] = []

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from slurmgpu.node.blocks import BlockBuilder
 from slurmgpu.node.clock import Clock
 from slurmgpu.node.crew import Crew
+from slurmgpu.node.fallback import Fallback
 from slurmgpu.node.inventory import gpu_infos
 from slurmgpu.node.nvml import Device, DriverUnavailableError, Gate
 from slurmgpu.node.readings import Tier
@@ -41,16 +42,20 @@ class _Tracked:
 class Devices:
     """All that the daemon does with GPUs. Nothing here waits for a call that does not return."""
 
-    def __init__(self, gate: Gate, sampler: Sampler, clock: Clock, interval_s: float) -> None:
+    def __init__(
+        self, gate: Gate, sampler: Sampler, clock: Clock, interval_s: float, fallback: Fallback | None = None
+    ) -> None:
         self._gate = gate
         self._sampler = sampler
         self._clock = clock
         self._interval_s = interval_s
+        self._fallback = fallback
         self._wall_offset = clock.wall() - clock.monotonic()
         self._tracked: dict[str, _Tracked] = {}
         self._readers: Crew[SampledGpu, Sample | None] = Crew(_STUCK_S)
         self._opener: Crew[str, list[GpuInfo]] = Crew(_OPEN_S)
         self._is_open = False
+        self._complaint = ""
         self._next_open = 0.0
         self._reopen_s = _REOPEN_S[0]
         self._next_tier = {tier: 0.0 for tier in _PERIOD_S}
@@ -89,8 +94,12 @@ class Devices:
         if self._is_open:
             log.error("%s; tried again in %d s", error, self._reopen_s)
             self._event("driver.unavailable", str(error))
-        else:
-            self._gate.tell_once("the driver cannot be used", error.code)
+        elif str(error) != self._complaint:  # said once for each cause
+            self._complaint = str(error)
+            if self._fallback is None:
+                log.error('NVML cannot be used, and node.backend = "nvml" allows nothing else: %s', error)
+            else:
+                log.warning("NVML cannot be used: %s", error)
         for item in self._tracked.values():
             item.builder.lose()
             self._records += item.builder.take()
@@ -102,7 +111,10 @@ class Devices:
 
     def _listed(self, now: float, infos: list[GpuInfo]) -> None:
         """Take over the sampler's list: GPUs that are new begin, those that are gone end, the others go on."""
+        if not self._is_open and self._fallback is not None:
+            self._fallback.end()
         self._is_open = True
+        self._complaint = ""
         self._reopen_s = _REOPEN_S[0]
         before, self._tracked = self._tracked, {}
         for gpu in self._sampler.gpus:
@@ -135,6 +147,9 @@ class Devices:
     def sample(self, now: float) -> None:
         """A round: every GPU that answers, in the tiers that are due."""
         self.open()
+        if not self._is_open:
+            self._sample_without_nvml()
+            return
         due = [tier for tier in _PERIOD_S if now >= self._next_tier[tier]]
         start = self._clock.monotonic()
         self._read(list(self._tracked.values()), [Tier.FAST, *due])
@@ -143,6 +158,12 @@ class Devices:
             self._pace(tier, took_s)
             self._next_tier[tier] = now + _PERIOD_S[tier] * self._stretch[tier]
         self._judge_stuck(now)
+
+    def _sample_without_nvml(self) -> None:
+        if self._fallback is not None and not self._opener.stuck:
+            fresh = self._fallback.sample(self._wall_offset, self.owners_of)
+            if fresh:
+                self.on_devices(fresh)
 
     def read(self, uuids: Iterable[str]) -> None:
         """The fast readings of some GPUs, out of turn."""
@@ -210,9 +231,12 @@ class Devices:
 
     def change_owner(self, t_wall: float, uuid: str, owners: tuple[str, ...]) -> None:
         """From ``t_wall`` (unix seconds) on the GPU belongs to these allocations."""
+        t = min(t_wall - self._wall_offset, self._clock.monotonic())
         item = self._tracked.get(uuid)
         if item is not None:
-            item.builder.change_owner(min(t_wall - self._wall_offset, self._clock.monotonic()), owners)
+            item.builder.change_owner(t, owners)
+        elif self._fallback is not None:
+            self._fallback.change_owner(t, uuid, owners)
 
     def set_interval(self, interval_s: float) -> None:
         """Samples come this often from now on."""
@@ -231,7 +255,7 @@ class Devices:
         for item in self._tracked.values():
             self._records += item.builder.take() if also_open else item.builder.take_closed()
         records, self._records = self._records, []
-        return records
+        return records + (self._fallback.take() if self._fallback is not None else [])
 
     def _event(self, kind: str, text: str, gpu: str | None = None) -> None:
         log.warning("%s: %s", kind, text)
