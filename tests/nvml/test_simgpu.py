@@ -345,3 +345,37 @@ class TestMore:
         get += "(n.c_nvmlGpuFabricInfo_v3_t())"
         assert client(get.format(0)) == [2, 4]
         assert refused(client, get.format(1)) == 3
+
+
+class TestFieldFaults:
+    """A field that misbehaves inside a call that succeeds."""
+
+    def test_adds_to_what_it_finds(self, client: Client) -> None:
+        client.world("gpu 0 power_mw=10", "fault 0 function=* field=185 add=1")
+        client("held.update(a=(n.c_nvmlFieldValue_t * 1)(n.c_nvmlFieldValue_t(fieldId=185)))")
+        call = "n.nvmlLib.nvmlDeviceGetFieldValues(h(0), 1, held['a']) and 0 or held['a'][0].value.uiVal"
+        assert [client(call) for _ in range(3)] == [10, 20, 30]
+
+    def test_wrong_type_and_no_time(self, client: Client) -> None:
+        client.world("fault 0 function=* field=185 type=0 timestamp=0")
+        assert client("[(f.valueType, f.timestamp) for f in n.nvmlDeviceGetFieldValues(h(0), [185])]") == [[0, 0]]
+
+    def test_a_name_that_is_not_utf8(self, client: Client) -> None:
+        client.scenario.write_bytes(b'gpu 0 name="A\xff\xfeB"\n')
+        client("time.sleep(0.02)")
+        raw = "(lambda b: (n.nvmlLib.nvmlDeviceGetName(h(0), b, 96), b.value)[1] == b'A\\xff\\xfeB')"
+        assert client(raw + "(n.create_string_buffer(96))") is True
+
+    def test_a_hang_that_blocks_all(self, client: Client) -> None:
+        """While one GPU's call hangs with the driver's lock, a call for another one waits, too."""
+        client.world(
+            "fault 0 function=nvmlDeviceGetPowerUsage hang=0.4 block=all",
+            "fault 1 function=nvmlDeviceGetPowerUsage sleep_us=1 block=all",
+        )
+        client("held.update(p=__import__('threading').Thread(target=n.nvmlDeviceGetPowerUsage, args=(h(0),)))")
+        client("held['p'].start()")
+        client("time.sleep(0.1)")
+        start = time.monotonic()
+        client("n.nvmlDeviceGetPowerUsage(h(1))")
+        assert time.monotonic() - start >= 0.2
+        client("held['p'].join()")

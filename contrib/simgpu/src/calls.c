@@ -118,14 +118,14 @@ int sim_enter(const char *function, void *device, int *gpu, bool alive)
 	return OK;
 }
 
-int sim_field_fault(int gpu, int field)
+const struct fault *sim_field_fault(int gpu, int field)
 {
 	const struct scenario *s = sim_scenario();
 	double t = scenario_time(s);
 	for (int i = 0; i < s->faults; i++)
 		if (s->fault[i].field == field && s->fault[i].gpus >> (gpu % MAX_GPUS) & 1 && t >= s->fault[i].from && t < s->fault[i].to)
-			return s->fault[i].code;
-	return OK;
+			return &s->fault[i];
+	return NULL;
 }
 
 int sim_leave(const char *function, int gpu, int code)

@@ -248,12 +248,17 @@ EXPORT int nvmlDeviceGetFieldValues(void *d, int count, struct field *out)
 {
 	CALL(d);
 	for (int i = 0; i < count; i++) {
+		unsigned long long found = out[i].value.ull;
 		out[i].code = NOT_SUPPORTED;
 		out[i].timestamp = (long long)(sim_now(sim_scenario()) * 1e6);
 		for (size_t row = 0; row < sizeof fields / sizeof *fields; row++)
 			if (fields[row].id == out[i].id) out[i].code = field_value(g_, &out[i], row);
-		int fault = sim_field_fault(g_, (int)out[i].id);
-		if (fault) out[i].code = fault;
+		const struct fault *fault = sim_field_fault(g_, (int)out[i].id);
+		if (!fault) continue;
+		if (fault->has_code) out[i].code = fault->code;
+		if (fault->add) out[i].value.ull += found;   /* as some drivers do */
+		if (fault->type >= 0) out[i].type = (unsigned)fault->type;
+		if (fault->no_time) out[i].timestamp = 0;
 	}
 	RETURN(OK);
 }

@@ -164,15 +164,19 @@ static bool read_fault(struct reader *r, unsigned mask, char **words, int n)
 	if (r->s->faults == MAX_FAULTS) return fail(r, "too many faults");
 	struct fault *f = &r->s->fault[r->s->faults];
 	const char *function = option(words, n, "function"), *hang = option(words, n, "hang");
-	double code = 0, field = 0;
+	double code = 0, field = 0, type = -1;
 	f->gpus = mask;
 	if (!function) return fail(r, "a fault needs function=NAME or function=*");
 	text(f->function, sizeof f->function, function);
 	if (!span(r, words, &n, &f->from, &f->to) || !optional(r, words, n, "sleep_us", &f->sleep_us) ||
-	    !optional(r, words, n, "return", &code) || !optional(r, words, n, "field", &field)) return false;
+	    !optional(r, words, n, "return", &code) || !optional(r, words, n, "field", &field) ||
+	    !optional(r, words, n, "type", &type)) return false;
 	f->has_code = option(words, n, "return") != NULL;
 	f->code = (int)code;
 	f->field = (int)field;
+	f->type = (int)type;
+	f->add = option(words, n, "add") != NULL;
+	f->no_time = option(words, n, "timestamp") != NULL;
 	f->block = option(words, n, "block") != NULL;
 	for (int i = 0; i < n; i++) f->abort |= !strcmp(words[i], "abort");
 	if (hang && !strcmp(hang, "forever")) f->hang_s = 1e18;
@@ -188,7 +192,7 @@ static bool read_process(struct reader *r, unsigned mask, char **words, int n)
 		   *memory = option(words, n, "mem_bytes");
 	double value = 0;
 	if (!pid || !number(r, pid, &value)) return fail(r, "a process needs pid=N");
-	p.pid = (int)value;
+	p.pid = (int)(unsigned)value;
 	text(p.name, sizeof p.name, name ? name : "python3");
 	if (type) p.type = !strcmp(type, "graphics") ? GRAPHICS : !strcmp(type, "mps") ? MPS : COMPUTE;
 	p.no_memory = memory && !strcmp(memory, "na");

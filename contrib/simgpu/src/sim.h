@@ -48,7 +48,7 @@ struct gpu {
 	struct process process[MAX_PROCESSES];
 };
 
-struct fault { char function[96]; unsigned gpus; int code; bool has_code, abort, block; double sleep_us, hang_s, from, to; int field; };
+struct fault { char function[96]; unsigned gpus; int code; bool has_code, abort, block; double sleep_us, hang_s, from, to; int field, type; bool add, no_time; };
 struct event { double t; int gpu; unsigned long long type, data; unsigned gi, ci; };
 
 struct scenario {
@@ -70,7 +70,7 @@ bool sim_number(int gpu, enum key, double *out);   /* now; false: not supported 
 /* calls.c */
 int sim_enter(const char *function, void *device, int *gpu, bool alive); /* first thing in every call; NVML's code */
 int sim_leave(const char *function, int gpu, int code);
-int sim_field_fault(int gpu, int field);
+const struct fault *sim_field_fault(int gpu, int field);   /* NULL: none */
 int sim_index_of(void *device);
 void *sim_handle(int gpu);
 int sim_link_state(int gpu, unsigned link);   /* -1: there is none */
