@@ -62,13 +62,16 @@ class Daemon:
         self._sample(self._clock.monotonic())
         self._flush()
 
-    def run(self) -> None:
-        """Until SIGTERM or SIGINT; then the last readings are taken and handed over."""
+    def run(self) -> bool:
+        """Until SIGTERM or SIGINT; then the last readings are taken and handed over.
+
+        False: the driver was replaced, and a new process must take over with the new library.
+        """
         notify("READY=1")
         log.info("ready: %d GPUs, every %g s", len(self._devices), self._config.interval)
         start = next_sample = self._clock.monotonic()
         next_flush = start + self._config.flush
-        while True:
+        while not self._devices.library_is_stale:
             now = self._clock.monotonic()
             if now >= next_sample:
                 interval = self._config.interval
@@ -91,10 +94,12 @@ class Daemon:
             if received == signal.SIGHUP:
                 self._take_configuration()
         notify("STOPPING=1")
-        self._sample(self._clock.monotonic())
+        if not self._devices.library_is_stale:
+            self._sample(self._clock.monotonic())
         self._follow_marks()
         self._flush()
         log.info("stopped after %d rounds, %d skipped", self.rounds, self.skipped_rounds)
+        return not self._devices.library_is_stale
 
     def _take_configuration(self) -> None:
         """SIGHUP: the interval and the flush period change at once; folders and names need a restart."""

@@ -11,7 +11,7 @@ from slurmgpu.node.clock import Clock
 from slurmgpu.node.crew import Crew
 from slurmgpu.node.fallback import Fallback
 from slurmgpu.node.inventory import gpu_infos
-from slurmgpu.node.nvml import Device, DriverUnavailableError, Gate
+from slurmgpu.node.nvml import VERSION_MISMATCH, Device, DriverUnavailableError, Gate
 from slurmgpu.node.readings import Tier
 from slurmgpu.node.sampler import SampledGpu, Sampler
 from slurmgpu.wire.records import Event, GpuInfo, Record
@@ -61,6 +61,7 @@ class Devices:
         self._next_tier = {tier: 0.0 for tier in _PERIOD_S}
         self._stretch = {tier: 1 for tier in _PERIOD_S}
         self._records: list[Record] = []
+        self.library_is_stale = False  # the driver was replaced under us: only a new process loads the new library
         self.on_devices: Callable[[list[Device]], None] = lambda devices: None
         self.owners_of: Callable[[str], tuple[str, ...]] = lambda uuid: ()
 
@@ -92,6 +93,7 @@ class Devices:
 
     def _unavailable(self, error: DriverUnavailableError) -> None:
         if self._is_open:
+            self.library_is_stale = error.code == VERSION_MISMATCH
             log.error("%s; tried again in %d s", error, self._reopen_s)
             self._event("driver.unavailable", str(error))
         elif str(error) != self._complaint:  # said once for each cause

@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.once:
         daemon.once()
     else:
-        daemon.run()
+        return 0 if daemon.run() else 1  # the service manager starts a new process, with the new library
     return 0
 
 

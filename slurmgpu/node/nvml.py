@@ -66,6 +66,9 @@ _CODES: dict[int, tuple[str, Meaning]] = {
 }
 
 
+NO_PERMISSION, VERSION_MISMATCH = 4, 18
+
+
 def cause_of(code: int) -> str:
     """NVML's name of a return code, without its prefix."""
     return _CODES.get(code, (f"CODE_{code}", Meaning.UNKNOWN))[0]
@@ -195,7 +198,8 @@ class Gate:
         cause = cause_of(code)
         if (what, cause) not in self._told:
             self._told.add((what, cause))
-            level = logging.DEBUG if meaning_of(code) in (Meaning.SKIP, Meaning.EMPTY) else logging.WARNING
+            a_fact = meaning_of(code) in (Meaning.SKIP, Meaning.EMPTY) and code != NO_PERMISSION
+            level = logging.DEBUG if a_fact else logging.WARNING
             log.log(level, "%s: %s", what, cause)
 
     def call(self, name: str, *args: Any) -> int:

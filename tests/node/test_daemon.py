@@ -416,3 +416,53 @@ def test_hup_takes_a_new_interval_and_refuses_a_wrong_one(node: Node) -> None:
     node.process.send_signal(signal.SIGHUP)
     wait_for("the news", 10, lambda: "configuration read again: every 0.1 s" in node.said())
     assert node.stop() == 0
+
+
+def test_driver_replaced_under_the_daemon_ends_it_for_a_new_one(node: Node) -> None:
+    """The library in this process is the old one for good: what was read is handed over, and a new process begins."""
+    node.start()
+    node.wait_blocks(0, 1)
+    simgpu.Scenario(["gpus 4", "fault * function=* return=18"]).write(node.scenario)
+    assert node.process is not None
+    assert node.process.wait(timeout=20) == 1
+    assert "different versions" in node.said()
+    before = len(node.blocks(0))
+    simgpu.Scenario(["gpus 4"]).write(node.scenario)
+    node.start()
+    wait_for("blocks of the new process", 10, lambda: len(node.blocks(0)) > before)
+    assert node.stop() == 0
+
+
+def test_slow_tier_comes_less_often(node: Node) -> None:
+    """Calls of the medium tier that take long are made less often; the fast readings go on in their time."""
+    slow = "fault * function=nvmlDeviceGetEncoderUtilization sleep_us=30000"
+    simgpu.Scenario(["gpus 4", slow]).write(node.scenario)
+    node.start()
+    wait_for("the word", 10, lambda: "the medium readings took" in node.said())
+    assert "from now on every 60 s" in node.said()
+    node.wait_blocks(0, 2)
+    assert node.stop() == 0
+    assert seamless(node.blocks(0))
+
+
+def test_no_permission_is_told_once(node: Node) -> None:
+    simgpu.Scenario(["gpus 2", "fault * function=nvmlDeviceGetSramEccErrorStatus return=4"]).write(node.scenario)
+    node.start()
+    node.wait_blocks(0, 2)
+    assert node.stop() == 0
+    assert node.said().count("sram_threshold_exceeded: NO_PERMISSION") == 2  # one for each GPU
+    assert node.blocks(0)[-1].missing["sram_threshold_exceeded"][0] == "NO_PERMISSION"
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty"])
+def test_library_that_is_none(node: Node, kind: str) -> None:
+    folder = node.folder / "lib"
+    folder.mkdir()
+    if kind == "empty":
+        (folder / "libnvidia-ml.so.1").touch()
+    node.library = str(folder)
+    node.start()
+    node.hook("prolog", 7, "0")
+    wait_for("the allocation", 10, node.allocations)
+    assert node.stop() == 0
+    assert "is the NVIDIA driver installed?" in node.said()

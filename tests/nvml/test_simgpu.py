@@ -339,6 +339,28 @@ class TestMore:
         assert client(event) == [8, 31, 1]
         assert refused(client, "n.nvmlEventSetWait_v2(held['s'], 20)") == 10
 
+    def test_events_that_repeat_and_a_wait_that_fails(self, client: Client, refused: Refused) -> None:
+        """The same XID twice is two events; a storm comes one by one; the wait itself can report a loss."""
+        lines = ["xid 2 @15 code=95"] * 50
+        client.world("clock frozen 10", *lines)
+        client("held.update(s=n.nvmlEventSetCreate())")
+        client("n.nvmlDeviceRegisterEvents(h(2), 8, held['s']) and None")
+        client.world("clock frozen 20", *lines)
+        for _ in range(50):
+            assert client("n.nvmlEventSetWait_v2(held['s'], 20).eventData") == 95
+        assert refused(client, "n.nvmlEventSetWait_v2(held['s'], 20)") == 10
+        client.world("clock frozen 20", "fault * function=nvmlEventSetWait return=15")
+        assert refused(client, "n.nvmlEventSetWait_v2(held['s'], 20)") == 15
+
+    def test_counters_that_fall_jump_and_stand(self, client: Client) -> None:
+        steps = ["gpu 0 pcie_replays=7 nvlink_tx_kib=900", "gpu 0 @5 pcie_replays=0", "gpu 0 @9 nvlink_tx_kib=1e15"]
+        found = []
+        for now in (1, 6, 10):
+            client.world(f"clock frozen {now}", *steps)
+            fields = "n.nvmlDeviceGetFieldValues(h(0), [(138, 4294967295)])[0].value.ullVal"
+            found.append(client(f"[n.nvmlDeviceGetPcieReplayCounter(h(0)), {fields}]"))
+        assert found == [[7, 900], [0, 900], [0, 10**15]]
+
     def test_fabric(self, client: Client, refused: Refused) -> None:
         client.world("gpu 0 fabric_state=2 fabric_status=4", "gpu 1 fabric_state=na")
         get = "(lambda f: (n.nvmlDeviceGetGpuFabricInfoV(h({}), n.byref(f)), f.state, f.status)[1:])"
