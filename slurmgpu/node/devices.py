@@ -57,6 +57,7 @@ class Devices:
         self._is_open = False
         self._complaint = ""
         self._next_open = 0.0
+        self._next_probe = 0.0
         self._reopen_s = _REOPEN_S[0]
         self._next_tier = {tier: 0.0 for tier in _PERIOD_S}
         self._stretch = {tier: 1 for tier in _PERIOD_S}
@@ -106,6 +107,7 @@ class Devices:
             item.builder.lose()
             self._records += item.builder.take()
         self._tracked.clear()
+        self._next_probe = 0.0
         self._gate.close()
         self._is_open = False
         self._next_open = self._clock.monotonic() + self._reopen_s
@@ -118,12 +120,19 @@ class Devices:
         self._is_open = True
         self._complaint = ""
         self._reopen_s = _REOPEN_S[0]
+        probe_all = now >= self._next_probe
+        if probe_all:
+            self._next_probe = now + _PROBE_AGAIN_S
         before, self._tracked = self._tracked, {}
         for gpu in self._sampler.gpus:
             uuid = gpu.device.uuid
             known = before.pop(uuid, None)
+            if known and (known.gpu in self._readers.stuck or not (probe_all or known.gpu.lost or gpu.device.parent)):
+                self._tracked[uuid] = known  # goes on as it is; a second call beside one that is stuck helps nobody
+                continue
             builder = known.builder if known else self._builder(uuid)
             self._tracked[uuid] = _Tracked(gpu, builder)
+            self._next_tier = dict.fromkeys(_PERIOD_S, 0.0)  # all its readings with the next round
             builder.change_owner(now, self.owners_of(uuid))
             if known and known.gpu.lost:
                 self._event("gpu.back", f"{uuid} answers again", uuid)
@@ -136,8 +145,7 @@ class Devices:
             self._event("gpu.gone", f"{uuid} is no longer listed by the driver", uuid)
         devices = [item.gpu.device for item in self._tracked.values()]
         restless = any(item.gpu.lost or item.gpu.device.parent for item in self._tracked.values())
-        self._next_open = now + (_LIST_AGAIN_S if restless else _PROBE_AGAIN_S)
-        self._next_tier = {tier: 0.0 for tier in _PERIOD_S}
+        self._next_open = min(now + _LIST_AGAIN_S, self._next_probe) if restless else self._next_probe
         self.on_devices(devices)
         self._records += infos
 

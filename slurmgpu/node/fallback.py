@@ -35,13 +35,12 @@ class Fallback:
         self._records: list[Record] = []
 
     def sample(self, wall_offset: float, owners_of: Callable[[str], tuple[str, ...]]) -> list[Device]:
-        """Ask nvidia-smi when it is time to; the GPUs that are new."""
+        """Ask nvidia-smi when it is time to; all its GPUs when one of them is new, else none."""
         now = self._clock.monotonic()
         results = self._crew.late()
         if not results and now >= self._next and not self._crew.stuck:
             self._next = now + EVERY_S
             results = self._crew.run([_SMI], lambda _: self._query())
-        fresh: list[Device] = []
         for _, result in results:
             if isinstance(result, SmiError):
                 self._say(f"neither NVML nor nvidia-smi can be used: {result}")
@@ -49,27 +48,26 @@ class Fallback:
                 raise result
             else:
                 self._say("readings come from nvidia-smi, once a minute, until NVML can be used")
+                before = len(self._builders)
                 for gpu in result:
-                    fresh += self._add(gpu, now, wall_offset, owners_of)
-        return fresh
+                    self._add(gpu, now, wall_offset, owners_of)
+                if len(self._builders) > before:
+                    return [gpu.device for gpu in result]
+        return []
 
     def _say(self, text: str) -> None:
         if not self._told:
             self._told = True
             log.warning(text)
 
-    def _add(
-        self, gpu: SmiGpu, now: float, wall_offset: float, owners_of: Callable[[str], tuple[str, ...]]
-    ) -> list[Device]:
-        uuid, fresh = gpu.device.uuid, []
+    def _add(self, gpu: SmiGpu, now: float, wall_offset: float, owners_of: Callable[[str], tuple[str, ...]]) -> None:
+        uuid = gpu.device.uuid
         if uuid not in self._builders:
             builder = self._builders[uuid] = BlockBuilder(uuid, self._metrics, EVERY_S, wall_offset)
             builder.change_owner(now, owners_of(uuid))
             builder.causes = {metric.name: "NVML_NOT_USABLE" for metric in self._metrics}
-            fresh.append(gpu.device)
             self._records.append(_info(gpu, round((now + wall_offset) * 1000)))
         self._builders[uuid].add(now, tuple(gpu.values.get(metric.name) for metric in self._metrics))
-        return fresh
 
     def change_owner(self, t: float, uuid: str, owners: tuple[str, ...]) -> None:
         """From ``t`` (monotonic) on the GPU belongs to these allocations."""

@@ -356,27 +356,17 @@ def test_hang_becomes_a_finding_and_ends(tmp_path: Path) -> None:
     """With a clock of its own: after the deadline one event, and one more when the call returns after all."""
     import threading
 
-    from slurmgpu.node.clock import Clock
     from slurmgpu.node.devices import Devices
     from slurmgpu.node.nvml import Device, Gate
     from slurmgpu.node.readings import Metric, Reading, Row, Tier
     from slurmgpu.node.sampler import Sampler
+    from tests.node.fakes import FakeClock
 
-    gate, now, answer = Gate(), [0.0], threading.Event()
-
-    class Fake(Clock):
-        def monotonic(self) -> float:
-            return now[0]
-
-        def wall(self) -> float:
-            return now[0]
-
-        def wait(self, seconds: float) -> int | None:
-            return None
+    gate, clock, answer = Gate(), FakeClock(), threading.Event()
 
     def prepare(gate: Gate, device: Device, slot: int):  # type: ignore[no-untyped-def]
         def probe(row: Row) -> int:
-            if device.index == 1 and now[0] > 0:
+            if device.index == 1 and clock.now > 0:
                 answer.wait(30)
             row[slot] = 1
             return 0
@@ -386,18 +376,18 @@ def test_hang_becomes_a_finding_and_ends(tmp_path: Path) -> None:
     sampler = Sampler(gate, [Reading((Metric("x", 0, 9),), Tier.FAST, prepare, "x")])
     gpus = [Device(None, i, f"GPU-{i}", i, None, None, None) for i in (0, 1)]
     sampler.open = lambda: setattr(sampler, "gpus", [sampler.prepare(d) for d in gpus])  # type: ignore[method-assign]
-    devices = Devices(gate, sampler, Fake(), 1.0)
+    devices = Devices(gate, sampler, clock, 1.0)
     events: list[str] = []
     for second in range(14):
-        now[0] = float(second)
-        devices.sample(now[0])
+        clock.now = float(second)
+        devices.sample(clock.now)
         events += [r.kind for r in devices.take() if isinstance(r, Event)]
     assert events == ["driver.hang"]
     answer.set()
 
     def answered() -> bool:
-        now[0] += 1
-        devices.sample(now[0])
+        clock.now += 1
+        devices.sample(clock.now)
         events.extend(r.kind for r in devices.take() if isinstance(r, Event))
         return "driver.answers" in events
 
@@ -466,3 +456,38 @@ def test_library_that_is_none(node: Node, kind: str) -> None:
     wait_for("the allocation", 10, node.allocations)
     assert node.stop() == 0
     assert "is the NVIDIA driver installed?" in node.said()
+
+
+def test_a_gpu_that_comes_back_is_read_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost, then reset by the admin: listed again within a minute of the daemon's clock, with an event each."""
+    from slurmgpu.node.devices import Devices
+    from slurmgpu.node.nvml import Device, Gate
+    from slurmgpu.node.readings import Metric, Reading, Row, Tier
+    from slurmgpu.node.sampler import Sampler
+    from tests.node.fakes import FakeClock
+
+    clock, lost = FakeClock(), [False]
+
+    def prepare(gate: Gate, device: Device, slot: int):  # type: ignore[no-untyped-def]
+        def probe(row: Row) -> int:
+            row[slot] = 1
+            return 15 if lost[0] and device.index == 1 else 0
+
+        return probe
+
+    sampler = Sampler(Gate(), [Reading((Metric("x", 0, 9),), Tier.FAST, prepare, "x")])
+    devices = [Device(None, i, f"GPU-{i}", i, None, None, None) for i in (0, 1)]
+    sampler.open = lambda: setattr(sampler, "gpus", [sampler.prepare(d) for d in devices])  # type: ignore[method-assign]
+    made = Devices(Gate(), sampler, clock, 1.0)
+    records: list[Record] = []
+    for second in range(200):
+        lost[0] = 10 <= second < 50
+        clock.now += 1
+        made.sample(clock.now)
+        records += made.take()
+    kinds = [(r.t_ms // 1000, r.kind) for r in records if isinstance(r, Event)]
+    assert [kind for _, kind in kinds] == ["gpu.lost", "gpu.back"]
+    assert kinds[1][0] - kinds[0][0] <= 61
+    steady = [r for r in records if isinstance(r, Block) and r.gpu == "GPU-0"]
+    assert seamless(steady)
+    assert sum(block.samples for block in steady) == 200
