@@ -17,6 +17,7 @@ SINCE = {
     "Ampere": ("Ampere", "Blackwell", ""),
     "Ada, Hopper": ("Ada", "Blackwell", ""),
     "Hopper": ("Hopper", "Blackwell", ""),
+    "Blackwell": ("Blackwell", "Blackwell", ""),
     "before Ampere": ("Pascal", "Turing", ""),
     "Ampere to Hopper": ("Ampere", "Hopper", ""),
     "ECC boards": ("Pascal", "Blackwell", "ECC"),

@@ -56,6 +56,7 @@ class Devices:
         self._opener: Crew[str, list[GpuInfo]] = Crew(_OPEN_S)
         self._is_open = False
         self._complaint = ""
+        self._counted = 0
         self._next_open = 0.0
         self._next_probe = 0.0
         self._reopen_s = _REOPEN_S[0]
@@ -120,6 +121,7 @@ class Devices:
         self._is_open = True
         self._complaint = ""
         self._reopen_s = _REOPEN_S[0]
+        self._counted = self._sampler.counted
         probe_all = now >= self._next_probe
         if probe_all:
             self._next_probe = now + _PROBE_AGAIN_S
@@ -168,6 +170,9 @@ class Devices:
             self._pace(tier, took_s)
             self._next_tier[tier] = now + _PERIOD_S[tier] * self._stretch[tier]
         self._judge_stuck(now)
+        if self._counted != self._sampler.counted:  # a GPU came or went: look at the list with the next round
+            self._counted = self._sampler.counted
+            self._next_open = now
 
     def _sample_without_nvml(self) -> None:
         if self._fallback is not None and not self._opener.stuck:
@@ -181,6 +186,8 @@ class Devices:
 
     def _read(self, items: list[_Tracked], tiers: list[Tier]) -> None:
         def work(gpu: SampledGpu) -> Sample | None:
+            if Tier.SLOW in tiers and gpu is items[0].gpu:
+                self._counted = self._sampler.count()
             if not self._sampler.sample(gpu, tiers):
                 return None
             return self._clock.monotonic(), tuple(gpu.row)

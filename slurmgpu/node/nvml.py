@@ -179,19 +179,24 @@ class Gate:
 
         Raises :class:`DriverUnavailableError`.
         """
-        count = c_uint()
-        code = self.call("nvmlDeviceGetCount_v2", byref(count))
-        if code:
-            raise DriverUnavailableError(code, "nvmlDeviceGetCount")
+        count = self.count()
         found = []
-        for index in range(count.value):
+        for index in range(count):
             try:
                 device = self._device(index)
             except NvmlError as error:
                 self.tell_once(f"GPU with NVML index {index}", error.code)
             else:
                 found += [device, *self._instances(device)]
-        return found, count.value
+        return found, count
+
+    def count(self) -> int:
+        """The GPUs that the driver counts, whether they answer or not. Raises :class:`DriverUnavailableError`."""
+        count = c_uint()
+        code = self.call("nvmlDeviceGetCount_v2", byref(count))
+        if code:
+            raise DriverUnavailableError(code, "nvmlDeviceGetCount")
+        return count.value
 
     def tell_once(self, what: str, code: int) -> None:
         """Log a failure when it is met for the first time."""

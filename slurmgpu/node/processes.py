@@ -12,7 +12,7 @@ from ctypes import Array, Structure, byref, c_uint, c_ulonglong
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurmgpu.node.nvml import Device, Gate
+from slurmgpu.node.nvml import Device, Gate, Meaning, meaning_of
 
 _INSUFFICIENT_SIZE, _NOT_FOUND = 7, 6
 _NO_MEMORY = (1 << 64) - 1
@@ -84,6 +84,11 @@ class ProcessLists:
         """Whether this driver has any of the lists."""
         return bool(self._calls)
 
+    @property
+    def has_uses(self) -> bool:
+        """Whether this GPU tells the shares of processes: not where MIG is on."""
+        return self._use is not None
+
     def processes(self) -> tuple[int, list[GpuProcess] | None]:
         """NVML's code, and the processes that run; None when the driver's list cannot be believed."""
         found: dict[tuple[int, str], GpuProcess] = {}
@@ -111,6 +116,8 @@ class ProcessLists:
         if code == _INSUFFICIENT_SIZE:
             self._uses = (_Use * (2 * max(count.value, len(self._uses))))()
         if code:
+            if meaning_of(code) is Meaning.SKIP:
+                self._use = None
             return []
         rows = self._uses[: min(count.value, len(self._uses))]
         self._seen_us = max([self._seen_us, *(row.timestamp_us for row in rows)])

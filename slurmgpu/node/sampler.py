@@ -123,6 +123,18 @@ class Sampler:
         devices, self.counted = self._gate.devices()
         self.gpus = [self.prepare(device) for device in devices]
 
+    def count(self) -> int:
+        """The GPUs that the driver counts now; as many as before where it does not say.
+
+        Raises :class:`DriverUnavailableError` when no GPU of the node can be read.
+        """
+        try:
+            return self._gate.count()
+        except DriverUnavailableError as error:
+            if meaning_of(error.code) is Meaning.NODE:
+                raise
+            return self.counted
+
     def prepare(self, device: Device) -> SampledGpu:
         """Look at what the driver has for this GPU: each function and each field is tried anew."""
         gpu = SampledGpu(device, [None] * len(self.metrics), {tier: [] for tier in Tier}, {})

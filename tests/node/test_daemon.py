@@ -491,3 +491,51 @@ def test_a_gpu_that_comes_back_is_read_again(node: Node, monkeypatch: pytest.Mon
     steady = [r for r in records if isinstance(r, Block) and r.gpu == "GPU-0"]
     assert seamless(steady)
     assert sum(block.samples for block in steady) == 200
+
+
+def test_a_gpu_that_the_driver_no_longer_counts(node: Node) -> None:
+    """It is told as lost, its blocks end; the others go on under their UUIDs though their indices have moved."""
+    node.start()
+    node.wait_blocks(3, 1)
+    simgpu.Scenario(["gpus 4", "gone 1 @0"]).write(node.scenario)
+    wait_for("the word", 10, lambda: f"{simgpu.uuid('sim', 1)} is lost" in node.said())
+    node.wait_blocks(3, 2)
+    assert node.stop() == 0
+    assert seamless(node.blocks(3))
+    assert node.blocks(1)[-1].end_ms < node.blocks(3)[-1].end_ms
+
+
+def test_a_count_that_changes_lists_the_gpus_again() -> None:
+    """With a clock of its own: a GPU that was added is read within a minute."""
+    from slurmgpu.node.devices import Devices
+    from slurmgpu.node.nvml import Device, Gate
+    from slurmgpu.node.readings import Metric, Reading, Row, Tier
+    from slurmgpu.node.sampler import Sampler
+    from tests.node.fakes import FakeClock
+
+    def prepare(gate: Gate, device: Device, slot: int):  # type: ignore[no-untyped-def]
+        def probe(row: Row) -> int:
+            row[slot] = 1
+            return 0
+
+        return probe
+
+    there, clock = [1], FakeClock()
+    sampler = Sampler(Gate(), [Reading((Metric("x", 0, 9),), Tier.FAST, prepare, "x")])
+
+    def list_gpus() -> None:
+        sampler.gpus = [sampler.prepare(Device(None, i, f"GPU-{i}", i, None, None, None)) for i in range(there[0])]
+        sampler.counted = there[0]
+
+    sampler.open, sampler.count = list_gpus, lambda: there[0]  # type: ignore[method-assign]
+    made = Devices(Gate(), sampler, clock, 1.0)
+    seen: dict[str, int] = {}
+    for second in range(100):
+        there[0] = 1 if second < 10 else 2
+        clock.now += 1
+        made.sample(clock.now)
+        for record in made.take():
+            if isinstance(record, Block):
+                seen.setdefault(record.gpu, second)
+    assert seen["GPU-0"] <= 1
+    assert 10 <= seen["GPU-1"] <= 72

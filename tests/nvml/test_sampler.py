@@ -142,6 +142,24 @@ def test_a_board_without_links_and_one_before_ampere(tmp_path: Path) -> None:
     assert (values["retired_pages_double_bit"], values["retired_pending"]) == (3, 1)
 
 
+def test_links_and_errors_of_other_generations(tmp_path: Path) -> None:
+    """Blackwell counts its links by other names; before Ampere errors are told by cache."""
+    newer = "gpu 0 nvlink_tx_bytes=9 nvlink_recoveries_failed=2 nvlink_symbol_errors=3"
+    _, out = rounds(tmp_path, newer, "gpu 0 nvlink_crc_errors=na nvlink_tx_kib=na ecc_unc_l2_volatile=4")
+    _, values, causes = out[-1]
+    names = ("nvlink_tx_bytes", "nvlink_recoveries_failed", "nvlink_symbol_errors", "ecc_l2_uncorrected_volatile")
+    assert [values[name] for name in names] == [9, 2, 3, 4]
+    assert causes["nvlink_crc_errors"] == causes["nvlink_tx_kib"] == "NOT_SUPPORTED"
+
+
+def test_processes_are_counted_with_memory_and_share(tmp_path: Path) -> None:
+    mine = os.getpid()
+    _, out = rounds(tmp_path, f"process 0 pid={mine} mem_bytes=1000 sm=40", "process 0 pid=4194304 mem_bytes=5 sm=9")
+    values = out[0][1]
+    names = ("compute_processes", "graphics_processes", "processes_mem_bytes", "processes_sm_util_pct")
+    assert [values[name] for name in names] == [1, 0, 1000, 40]
+
+
 def test_a_name_that_is_not_utf8_is_no_crash(tmp_path: Path) -> None:
     names, _ = rounds(tmp_path, b'gpu 0 name="A\xff\xfeB"')
     assert names == ["A\ufffd\ufffdB"]

@@ -22,7 +22,8 @@
 	X(violation_low_utilization_ns, 0) X(violation_reliability_ns, 0) X(violation_sw_thermal_ns, 0) \
 	X(violation_hw_thermal_ns, 0) X(violation_power_brake_ns, 0) \
 	X(nvlink_tx_kib, 0) X(nvlink_rx_kib, 0) X(nvlink_replay_errors, 0) X(nvlink_recovery_errors, 0) X(nvlink_crc_errors, 0) \
-	X(nvlink_state, 1) X(nvlink_version, 7) X(fabric_state, 3) X(fabric_status, 0) X(fabric_health_mask, 43690) X(fabric_summary, 1) \
+	X(nvlink_tx_bytes, NONE) X(nvlink_rx_bytes, NONE) X(nvlink_recoveries_failed, NONE) X(nvlink_symbol_errors, NONE) \
+	X(ecc_unc_l2_volatile, NONE) X(nvlink_state, 1) X(nvlink_version, 7) X(fabric_state, 3) X(fabric_status, 0) X(fabric_health_mask, 43690) X(fabric_summary, 1) \
 	X(gpm_supported, 1) X(graphics_active_pct, 0) X(sm_active_pct, 0) X(sm_occupancy_pct, 0) X(tensor_active_pct, 0) \
 	X(dram_active_pct, 0) X(fp64_active_pct, 0) X(fp32_active_pct, 0) X(fp16_active_pct, 0) X(integer_active_pct, 0) \
 	X(gpm_pcie_tx_mibps, 0) X(gpm_pcie_rx_mibps, 0) X(gpm_nvlink_tx_mibps, 0) X(gpm_nvlink_rx_mibps, 0)

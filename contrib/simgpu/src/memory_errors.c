@@ -28,6 +28,7 @@ EXPORT int nvmlDeviceGetMemoryErrorCounter(void *d, unsigned type, unsigned coun
 		{{K_ecc_cor_sram_volatile, K_ecc_cor_sram_aggregate}, {K_ecc_unc_sram_volatile, K_ecc_unc_sram_aggregate}}};
 	CALL(d);
 	if (type > 1 || counter > 1) RETURN(INVALID_ARGUMENT);
+	if (place == 1 && type == 1 && counter == 0) RETURN(count_of(g_, K_ecc_unc_l2_volatile, out) ? OK : NOT_SUPPORTED);
 	if (place != DRAM && place != SRAM) RETURN(NOT_SUPPORTED);
 	RETURN(count_of(g_, keys[place == SRAM][type][counter], out) ? OK : NOT_SUPPORTED);
 }

@@ -1,7 +1,7 @@
 """NVLink: links that are up, data sent and received (KiB since driver load, all links), errors (counts, all links).
 
 A link that is not supported is not there, which is normal; ``nvlink_active_links`` counts those that are up, and is not
-available where the GPU has none. Errors by kind: Ampere to Hopper; NVLink 5 counts others. nvidia-smi: ``nvlink -s``.
+available where the GPU has none. Blackwell counts by other names. nvidia-smi: ``nvlink -s``.
 """
 
 from ctypes import byref, c_uint
@@ -57,4 +57,12 @@ READINGS = (
     _counter("replay_errors", 161, Tier.SLOW, "Ampere to Hopper"),
     _counter("recovery_errors", 162, Tier.SLOW, "Ampere to Hopper"),
     _counter("crc_errors", 163, Tier.SLOW, "Ampere to Hopper"),
+    _counter("tx_bytes", 202, Tier.MEDIUM, "Blackwell"),
+    _counter("rx_bytes", 204, Tier.MEDIUM, "Blackwell"),
+    _counter("malformed_packets", 206, Tier.SLOW, "Blackwell"),
+    _counter("buffer_overruns", 207, Tier.SLOW, "Blackwell"),
+    _counter("receive_errors", 208, Tier.SLOW, "Blackwell"),
+    _counter("recoveries_failed", 214, Tier.SLOW, "Blackwell"),
+    _counter("effective_errors", 219, Tier.SLOW, "Blackwell"),
+    _counter("symbol_errors", 221, Tier.SLOW, "Blackwell"),
 )
