@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
-from ctypes import byref, c_uint, c_ulonglong
+from ctypes import Structure, byref, c_uint, c_ulonglong
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
@@ -82,20 +82,43 @@ class Reading:
     mig: str = "GPU"
 
 
-def number(function: str, out_type: type[c_uint] | type[c_ulonglong], *args: int) -> Prepare:
-    """The usual call: handle, perhaps some constants, and one number that comes back."""
+def number(function: str, out_type: type[c_uint] | type[c_ulonglong], *args: int, more: int = 0) -> Prepare:
+    """The usual call: handle, perhaps constants, and one number that comes back; ``more`` numbers after it are unused."""
 
     def prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
         get = gate.function(function)
         if get is None:
             return None
         call, out = get, out_type()
-        arguments = (device.handle, *args, byref(out))
+        unused = [out_type() for _ in range(more)]
+        arguments = (device.handle, *args, byref(out), *map(byref, unused))
 
         def probe(row: Row) -> int:
             code = call(*arguments)
             if code == 0:
                 row[slot] = out.value
+            return code
+
+        return probe
+
+    return prepare
+
+
+def structure(function: str, make: Callable[[], Structure], *names: str) -> Prepare:
+    """A call that fills a structure, of which some members are the metrics, in their order."""
+
+    def prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
+        get = gate.function(function)
+        if get is None:
+            return None
+        call, handle, out = get, device.handle, make()
+        pointer, members = byref(out), list(enumerate(names, start=slot))
+
+        def probe(row: Row) -> int:
+            code = call(handle, pointer)
+            if code == 0:
+                for place, name in members:
+                    row[place] = getattr(out, name)
             return code
 
         return probe

@@ -7,7 +7,7 @@ reserve in it then. Integrated GPUs answer 0 always. nvidia-smi: ``memory.used``
 from ctypes import Structure, byref, c_uint, c_ulonglong
 
 from slurmgpu.node.nvml import Device, Gate
-from slurmgpu.node.readings import Metric, Probe, Reading, Row, Tier
+from slurmgpu.node.readings import Metric, Probe, Reading, Row, Tier, structure
 
 
 class _MemoryV1(Structure):
@@ -47,39 +47,6 @@ def _prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
     return probe
 
 
-def _rest(gate: Gate, device: Device, slot: int) -> Probe | None:
-    get = gate.function("nvmlDeviceGetMemoryInfo_v2")
-    if get is None:
-        return None
-    call, handle, memory, second = get, device.handle, _MemoryV2(version=_V2), slot + 1
-    pointer = byref(memory)
-
-    def probe(row: Row) -> int:
-        code = call(handle, pointer)
-        if code == 0:
-            row[slot] = memory.reserved if memory.total else None
-            row[second] = memory.free if memory.total else None
-        return code
-
-    return probe
-
-
-def _bar1(gate: Gate, device: Device, slot: int) -> Probe | None:
-    get = gate.function("nvmlDeviceGetBAR1MemoryInfo")
-    if get is None:
-        return None
-    call, handle, memory = get, device.handle, _MemoryV1()
-    pointer = byref(memory)
-
-    def probe(row: Row) -> int:
-        code = call(handle, pointer)
-        if code == 0:
-            row[slot] = memory.used
-        return code
-
-    return probe
-
-
 READINGS = (
     Reading(
         (Metric("mem_used_bytes", 0, _MOST),),
@@ -91,9 +58,15 @@ READINGS = (
     Reading(
         (Metric("mem_reserved_bytes", 0, _MOST), Metric("mem_free_bytes", 0, _MOST)),
         Tier.SLOW,
-        _rest,
+        structure("nvmlDeviceGetMemoryInfo_v2", lambda: _MemoryV2(version=_V2), "reserved", "free"),
         "nvmlDeviceGetMemoryInfo_v2",
         mig="both",
     ),
-    Reading((Metric("bar1_used_bytes", 0, _MOST),), Tier.SLOW, _bar1, "nvmlDeviceGetBAR1MemoryInfo", since="Kepler"),
+    Reading(
+        (Metric("bar1_used_bytes", 0, _MOST),),
+        Tier.SLOW,
+        structure("nvmlDeviceGetBAR1MemoryInfo", _MemoryV1, "used"),
+        "nvmlDeviceGetBAR1MemoryInfo",
+        since="Kepler",
+    ),
 )

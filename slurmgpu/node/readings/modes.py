@@ -23,27 +23,6 @@ class _Fabric(Structure):
     )
 
 
-def _pair(function: str) -> Prepare:
-    """Current and pending mode; the current one is the reading."""
-
-    def prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
-        get = gate.function(function)
-        if get is None:
-            return None
-        call, current, pending = get, c_uint(), c_uint()
-        arguments = (device.handle, byref(current), byref(pending))
-
-        def probe(row: Row) -> int:
-            code = call(*arguments)
-            if code == 0:
-                row[slot] = current.value
-            return code
-
-        return probe
-
-    return prepare
-
-
 def _fabric(gate: Gate, device: Device, slot: int) -> Probe | None:
     get = gate.function("nvmlDeviceGetGpuFabricInfoV")
     if get is None:
@@ -68,8 +47,8 @@ def _mode(name: str, source: Prepare, call: str, since: str = "all") -> Reading:
 READINGS = (
     _mode("persistence_mode", number("nvmlDeviceGetPersistenceMode", c_uint), "nvmlDeviceGetPersistenceMode"),
     _mode("compute_mode", number("nvmlDeviceGetComputeMode", c_uint), "nvmlDeviceGetComputeMode"),
-    _mode("ecc_mode", _pair("nvmlDeviceGetEccMode"), "nvmlDeviceGetEccMode", "ECC boards"),
-    _mode("mig_mode", _pair("nvmlDeviceGetMigMode"), "nvmlDeviceGetMigMode", "Ampere"),
+    _mode("ecc_mode", number("nvmlDeviceGetEccMode", c_uint, more=1), "nvmlDeviceGetEccMode", "ECC boards"),
+    _mode("mig_mode", number("nvmlDeviceGetMigMode", c_uint, more=1), "nvmlDeviceGetMigMode", "Ampere"),
     Reading((Metric("recovery_action", 0, 255, Kind.STATE),), Tier.SLOW, Field(230), "field 230", since="R565"),
     Reading(
         (Metric("fabric_state", 0, 3, Kind.STATE), Metric("fabric_status", 0, 1 << 32, Kind.STATE)),

@@ -6,10 +6,9 @@ threshold.
 instances exist. nvidia-smi: ``retired_pages.*``, ``remapped_rows.*``.
 """
 
-from ctypes import Structure, byref, c_uint, c_ulonglong
+from ctypes import Structure, c_uint, c_ulonglong
 
-from slurmgpu.node.nvml import Device, Gate
-from slurmgpu.node.readings import Field, Kind, Metric, Probe, Reading, Row, Tier
+from slurmgpu.node.readings import Field, Kind, Metric, Reading, Tier, structure
 
 _MOST = 1 << 32
 
@@ -20,38 +19,6 @@ class _Sram(Structure):
 
 class _Histogram(Structure):
     _fields_ = tuple((name, c_uint) for name in ("max", "high", "partial", "low", "none"))
-
-
-def _threshold(gate: Gate, device: Device, slot: int) -> Probe | None:
-    get = gate.function("nvmlDeviceGetSramEccErrorStatus")
-    if get is None:
-        return None
-    call, handle, status = get, device.handle, _Sram(version=104 | 1 << 24)
-    pointer = byref(status)
-
-    def probe(row: Row) -> int:
-        code = call(handle, pointer)
-        if code == 0:
-            row[slot] = status.threshold_exceeded
-        return code
-
-    return probe
-
-
-def _spare_rows(gate: Gate, device: Device, slot: int) -> Probe | None:
-    get = gate.function("nvmlDeviceGetRowRemapperHistogram")
-    if get is None:
-        return None
-    call, handle, banks = get, device.handle, _Histogram()
-    pointer = byref(banks)
-
-    def probe(row: Row) -> int:
-        code = call(handle, pointer)
-        if code == 0:
-            row[slot] = banks.none
-        return code
-
-    return probe
 
 
 def _state(name: str, field: int, since: str) -> Reading:
@@ -69,14 +36,14 @@ READINGS = (
     Reading(
         (Metric("remap_banks_without_spare", 0, _MOST, Kind.STATE),),
         Tier.SLOW,
-        _spare_rows,
+        structure("nvmlDeviceGetRowRemapperHistogram", _Histogram, "none"),
         "nvmlDeviceGetRowRemapperHistogram",
         since="Ampere",
     ),
     Reading(
         (Metric("sram_threshold_exceeded", 0, 1, Kind.STATE),),
         Tier.SLOW,
-        _threshold,
+        structure("nvmlDeviceGetSramEccErrorStatus", lambda: _Sram(version=104 | 1 << 24), "threshold_exceeded"),
         "nvmlDeviceGetSramEccErrorStatus",
         since="Ampere",
     ),

@@ -4,32 +4,15 @@ Memory: boards with HBM, some with GDDR. The distance: Ada and Hopper on; 0 or l
 nvidia-smi: ``temperature.gpu``, ``temperature.memory``, ``temperature.gpu.tlimit``.
 """
 
-from ctypes import Structure, byref, c_int, c_uint
+from ctypes import Structure, c_int, c_uint
 
-from slurmgpu.node.nvml import Device, Gate
-from slurmgpu.node.readings import Field, Metric, Probe, Reading, Row, Tier, number
+from slurmgpu.node.readings import Field, Metric, Reading, Tier, number, structure
 
 _GPU = 0  # nvmlTemperatureSensors_t
 
 
 class _Margin(Structure):
     _fields_ = (("version", c_uint), ("value", c_int))
-
-
-def _margin(gate: Gate, device: Device, slot: int) -> Probe | None:
-    get = gate.function("nvmlDeviceGetMarginTemperature")
-    if get is None:
-        return None
-    call, handle, margin = get, device.handle, _Margin(version=8 | 1 << 24)
-    pointer = byref(margin)
-
-    def probe(row: Row) -> int:
-        code = call(handle, pointer)
-        if code == 0:
-            row[slot] = margin.value
-        return code
-
-    return probe
 
 
 READINGS = (
@@ -43,7 +26,7 @@ READINGS = (
     Reading(
         (Metric("temperature_margin_c", -200, 200),),
         Tier.MEDIUM,
-        _margin,
+        structure("nvmlDeviceGetMarginTemperature", lambda: _Margin(version=8 | 1 << 24), "value"),
         "nvmlDeviceGetMarginTemperature",
         since="Ada, Hopper",
     ),

@@ -9,7 +9,7 @@ Not available on a MIG parent. nvidia-smi: ``utilization.gpu``, ``utilization.me
 from ctypes import Structure, byref, c_uint
 
 from slurmgpu.node.nvml import Device, Gate
-from slurmgpu.node.readings import Metric, Prepare, Probe, Reading, Row, Tier
+from slurmgpu.node.readings import Metric, Probe, Reading, Row, Tier, number
 
 
 class _Utilization(Structure):
@@ -33,25 +33,6 @@ def _prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
     return probe
 
 
-def _engine(function: str) -> Prepare:
-    def prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
-        get = gate.function(function)
-        if get is None:
-            return None
-        call, busy, period = get, c_uint(), c_uint()
-        arguments = (device.handle, byref(busy), byref(period))
-
-        def probe(row: Row) -> int:
-            code = call(*arguments)
-            if code == 0:
-                row[slot] = busy.value
-            return code
-
-        return probe
-
-    return prepare
-
-
 READINGS = (
     Reading(
         (Metric("gpu_util_pct", 0, 100), Metric("mem_util_pct", 0, 100)),
@@ -64,7 +45,7 @@ READINGS = (
     Reading(
         (Metric("enc_util_pct", 0, 100),),
         Tier.MEDIUM,
-        _engine("nvmlDeviceGetEncoderUtilization"),
+        number("nvmlDeviceGetEncoderUtilization", c_uint, more=1),
         "nvmlDeviceGetEncoderUtilization",
         since="Maxwell",
         mig="neither",
@@ -72,7 +53,7 @@ READINGS = (
     Reading(
         (Metric("dec_util_pct", 0, 100),),
         Tier.MEDIUM,
-        _engine("nvmlDeviceGetDecoderUtilization"),
+        number("nvmlDeviceGetDecoderUtilization", c_uint, more=1),
         "nvmlDeviceGetDecoderUtilization",
         since="Maxwell",
         mig="neither",
