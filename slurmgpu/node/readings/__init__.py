@@ -83,7 +83,7 @@ class Reading:
 
 
 def number(function: str, out_type: type[c_uint] | type[c_ulonglong], *args: int, more: int = 0) -> Prepare:
-    """The usual call: handle, perhaps constants, and one number that comes back; ``more`` numbers after it are unused."""
+    """The usual call: handle, perhaps constants, and one number back; ``more`` numbers after it are not used."""
 
     def prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
         get = gate.function(function)
