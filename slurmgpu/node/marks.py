@@ -146,6 +146,7 @@ _USED = frozenset(
         b"GPU_DEVICE_ORDINAL",
         b"SLURMD_NODENAME",
         b"SLURM_CLUSTER_NAME",
+        b"SLURM_CONF",
         b"SLURM_HET_JOB_ID",
         b"SLURM_JOB_ACCOUNT",
         b"SLURM_JOB_EXIT_CODE",

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from slurmgpu.node import gres
+from slurmgpu.node.gres import GpuFiles
 from slurmgpu.node.marks import Mark
 from slurmgpu.node.nvml import Device
 from slurmgpu.wire.records import Allocation, Event, HeldGpu
@@ -19,18 +22,20 @@ _MAX_DEVICES = 4096
 
 
 class GpuNames:
-    """What Slurm's words for GPUs mean on this node.
+    """What Slurm's words for GPUs mean on this node: ordinal → device file → minor number → UUID.
 
-    By default ordinal N is the device file ``/dev/nvidiaN``, that is the GPU with minor number N.
+    Where gres.conf names no files, ordinal N is ``/dev/nvidiaN``, or the Nth GPU by PCI address under AutoDetect.
     """
 
-    def __init__(self, devices: Iterable[Device]) -> None:
-        self._by_minor: dict[int, str] = {}
-        self._uuids: set[str] = set()
-        for device in devices:
-            self._uuids.add(device.uuid)
-            if device.minor is not None:
-                self._by_minor[device.minor] = device.uuid
+    def __init__(self, devices: Iterable[Device], files: GpuFiles = GpuFiles()) -> None:  # noqa: B008 - frozen
+        whole = [device for device in devices if device.parent is None]
+        by_minor = {device.minor: device.uuid for device in whole if device.minor is not None}
+        self._uuids = {device.uuid for device in devices}
+        self._by_ordinal: dict[int, str] = by_minor
+        if files.minors:
+            self._by_ordinal = {n: by_minor[minor] for n, minor in enumerate(files.minors) if minor in by_minor}
+        elif files.by_pci and all(device.pci_address for device in whole):
+            self._by_ordinal = dict(enumerate(d.uuid for d in sorted(whole, key=lambda d: d.pci_address or "")))
 
     def resolve(self, mark: Mark) -> tuple[tuple[HeldGpu, ...], tuple[str, ...]]:
         """The GPUs of a mark, and the words that no GPU answers to."""
@@ -43,7 +48,7 @@ class GpuNames:
         found: list[HeldGpu] = []
         unresolved: list[str] = []
         for word in words:
-            uuid = self._by_minor.get(int(word)) if word.isdigit() else None
+            uuid = self._by_ordinal.get(int(word)) if word.isdigit() else None
             if uuid is None:
                 unresolved.append(word)
             else:
@@ -113,6 +118,9 @@ class Ownership:
     def __init__(self, cluster: str, node: str) -> None:
         self.cluster = cluster
         self.node = node
+        self._devices: list[Device] = []
+        self._gres_conf: Path | None = None
+        self._gres_seen: object = None
         self._names = GpuNames(())
         self._open: dict[int, _Held] = {}
         self._owners: dict[str, tuple[str, ...]] = {}
@@ -120,7 +128,20 @@ class Ownership:
 
     def set_devices(self, devices: Iterable[Device]) -> None:
         """The GPUs of the node as they are now."""
-        self._names = GpuNames(devices)
+        self._devices = list(devices)
+        self._gres_seen = None
+
+    def _look_at_gres_conf(self, slurm_conf: str | None) -> None:
+        """Before GPU numbers are resolved: read gres.conf again when it is another."""
+        self._gres_conf = gres.find(slurm_conf) or self._gres_conf
+        try:
+            status = self._gres_conf.stat() if self._gres_conf else None
+        except OSError:
+            status = None
+        seen = (self._gres_conf, status and (status.st_mtime_ns, status.st_ino, status.st_size), len(self._devices))
+        if seen != self._gres_seen:
+            files = gres.read(self._gres_conf, self.node) if self._gres_conf and status else GpuFiles()
+            self._names, self._gres_seen = GpuNames(self._devices, files), seen
 
     def owners(self, uuid: str) -> tuple[str, ...]:
         """The ids of the allocations that hold the GPU now."""
@@ -184,6 +205,7 @@ class Ownership:
         news.changes.append(OwnerChange(t, uuid, owners))
 
     def _allocation(self, mark: Mark, start_ms: int, end_ms: int | None, source: str) -> Allocation:
+        self._look_at_gres_conf(mark.get("SLURM_CONF"))
         gpus, unresolved = self._names.resolve(mark)
         return Allocation(
             id=f"{mark.job_id}@{start_ms}",

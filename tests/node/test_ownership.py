@@ -90,6 +90,53 @@ def test_ordinals_are_minors_not_nvml_indices() -> None:
     assert [gpu.uuid for gpu in allocation.gpus] == ["GPU-3", "GPU-1"]
 
 
+class TestGresConf:
+    """gres.conf gives the device files that Slurm's numbers count."""
+
+    @staticmethod
+    def held(tmp_path: Path, text: str, numbers: str, devices: list[Device]) -> list[str]:
+        (tmp_path / "gres.conf").write_text(text)
+        made = Ownership("cluster", "n2")
+        made.set_devices(devices)
+        item = mark(1, "prolog", 1.0, SLURM_JOB_GPUS=numbers, SLURM_CONF=str(tmp_path / "slurm.conf"))
+        (allocation,) = allocations(made.take([item]))
+        return [gpu.uuid for gpu in allocation.gpus] + list(allocation.unresolved)
+
+    @pytest.mark.parametrize(
+        ("text", "numbers", "expected"),
+        [
+            ("Name=gpu File=/dev/nvidia[4-7]", "0,1", ["GPU-4", "GPU-5"]),
+            ("NodeName=n[1-3] Name=gpu Type=h100 File=/dev/nvidia[0,2,5]", "1,2", ["GPU-2", "GPU-5"]),
+            ("NodeName=n1 Name=gpu File=/dev/nvidia[4-7]", "0", ["GPU-0"]),  # of another node
+            ("NodeName=n01,n2 Name=gpu File=/dev/nvidia3", "0", ["GPU-3"]),
+            ("# all\nName=gpu Type=a File=/dev/nvidia[6-7] # two\nName=gpu Type=b \\\n File=/dev/nvidia1", "0,2",
+             ["GPU-1", "GPU-7"]),
+            ("Name=gpu File=/dev/nvidia[4-5]\nName=mps Count=200\nName=shard Count=8", "0,2", ["GPU-4", "2"]),
+            ("AutoDetect=off\nName=gpu File=/dev/nvidia[0-7]", "3", ["GPU-3"]),
+            ("Name=gpu File=/dev/dri/card[0-3]", "3", ["GPU-3"]),  # not NVIDIA's: the numbers are taken as they are
+            ("Name=gpu File=/dev/nvidia[4-", "0", ["GPU-0"]),
+            ("", "2", ["GPU-2"]),
+        ],
+    )  # fmt: skip
+    def test_files(self, tmp_path: Path, text: str, numbers: str, expected: list[str]) -> None:
+        assert self.held(tmp_path, text, numbers, devices(list(range(8)))) == expected
+
+    def test_autodetect_counts_by_pci_address(self, tmp_path: Path) -> None:
+        found = [Device(None, i, f"GPU-{i}", i, None, None, f"0000000{1 - i // 2}:0{9 - i}:00.0") for i in range(4)]
+        by_address = [d.uuid for d in sorted(found, key=lambda d: d.pci_address or "")]
+        assert self.held(tmp_path, "AutoDetect=nvml", "0,3", found) == [by_address[0], by_address[3]]
+
+    def test_a_file_that_changes_is_read_again(self, tmp_path: Path) -> None:
+        made = Ownership("cluster", "n2")
+        made.set_devices(devices(list(range(8))))
+        held = []
+        for job, text in ((1, "Name=gpu File=/dev/nvidia[4-7]"), (2, "Name=gpu File=/dev/nvidia[2-3]")):
+            (tmp_path / "gres.conf").write_text(text)
+            item = mark(job, "prolog", job, SLURM_JOB_GPUS="0", SLURM_CONF=str(tmp_path / "slurm.conf"))
+            held += [gpu.uuid for gpu in allocations(made.take([item]))[0].gpus]
+        assert held == ["GPU-4", "GPU-2"]
+
+
 def test_what_no_gpu_answers_to_is_said_and_not_guessed() -> None:
     made = ownership([0, 1, None])
     news = made.take([mark(1, "prolog", 1.0, SLURM_JOB_GPUS="1,2,x")])

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,11 @@ from settings import ClusterError, Settings
 
 CLUSTER_PY = Path(__file__).parents[2] / "contrib" / "testcluster" / "cluster.py"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-OPEN_ALL = "for g in 0 1 2 3 4 5 6 7; do (: </dev/nvidia$g) 2>&1; done; exit 0"
+OPEN_ALL = """
+until [ -e {go} ]; do sleep 0.1; done
+for g in 0 1 2 3 4 5 6 7; do (: </dev/nvidia$g) 2>&1; done
+exit 0
+"""
 
 
 def inside(cluster: Cluster, node: str, script: str) -> str:
@@ -32,11 +37,10 @@ def limits_devices(cluster: Cluster) -> bool:
     return "proctrack/cgroup" in cluster.services.run("scontrol", "show", "config").stdout
 
 
-def gpus_to_open(cluster: Cluster, job: int) -> list[int]:
-    """The GPUs whose device files a running job may open; what a driver would say then is another thing."""
-    text = cluster.run("srun", f"--jobid={job}", "--overlap", "sh", "-c", OPEN_ALL).stdout
-    refused = {int(number) for number in re.findall(r"/dev/nvidia(\d): Operation not permitted", text)}
-    return [number for number in range(8) if number not in refused]
+def gpus_opened(output: Path) -> list[int]:
+    """Of which GPUs OPEN_ALL was not refused the device file; what a driver would say then is another thing."""
+    refused = re.findall(r"/dev/nvidia(\d): Operation not permitted", output.read_text())
+    return [number for number in range(8) if str(number) not in refused]
 
 
 def traces(settings: Settings) -> list[str]:
@@ -155,6 +159,14 @@ def second(cluster: Cluster, other_instance: int, record: Path) -> Iterator[Clus
         made.down()
 
 
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that all users can write."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        yield Path(folder)
+
+
 class TestTwoClusters:
     """A small one beside that of the session, with a hook of its own. The last test takes it down."""
 
@@ -167,28 +179,27 @@ class TestTwoClusters:
         assert second.wait_done(job) == "COMPLETED"
         assert record.read_text().split("\n")[:2] == [f"prolog_slurmd {job} 0,1", f"epilog_slurmd {job} 0,1"]
 
-    def test_jobs_of_one_number_have_their_own_gpus(self, cluster: Cluster, second: Cluster) -> None:
+    def test_jobs_of_one_number_have_their_own_gpus(self, cluster: Cluster, second: Cluster, shared: Path) -> None:
         """Two clusters have a node n1 and come to the same job numbers; what a job may open is its own affair."""
-        blocker = cluster.sbatch("sleep 600", "--gres=gpu:1", "-w", "n1")
+        blocker = cluster.sbatch("sleep 600", "--gres=gpu:1", "-w", "n1", user="bob")
         cluster.wait_state(blocker, "RUNNING")
-        spare = {cluster: 0, second: 0}
-        while spare[cluster] != spare[second] or not spare[cluster]:
-            behind = min(spare, key=lambda which: spare[which])
-            spare[behind] = behind.sbatch("true", "--hold")
-        jobs = {which: which.sbatch("sleep 600", "--gres=gpu:1", "-w", "n1") for which in spare}
-        assert jobs[cluster] == jobs[second]
-        for which, job in jobs.items():
+        last = {cluster: 0, second: 0}
+        while last[cluster] != last[second] or not last[cluster]:
+            behind = min(last, key=lambda which: last[which])
+            last[behind] = behind.sbatch("true", "--hold", user="bob")
+        script, outputs, expected = OPEN_ALL.format(go=shared / "go"), {}, {cluster: [1], second: [0]}
+        for which, gpus in expected.items():
+            outputs[which] = shared / which.settings.name
+            job = which.sbatch(script, "-o", str(outputs[which]), "--gres=gpu:1", "-w", "n1")
+            assert job == last[cluster] + 1
             which.wait_state(job, "RUNNING")
-        assert cluster.gpu_indices(jobs[cluster]) == {"n1": [1]}
-        assert second.gpu_indices(jobs[second]) == {"n1": [0]}
-        for which, own in ((cluster, [1]), (second, [0])):
-            assert gpus_to_open(which, jobs[which]) == (own if limits_devices(which) else list(range(8)))
-        second.run("scancel", str(jobs[second]))
-        assert second.wait_done(jobs[second]) == "CANCELLED"
-        assert cluster.state(jobs[cluster]) == "RUNNING"
-        for which in spare:
-            which.run("scancel", "-u", "alice")
-        assert cluster.wait_done(jobs[cluster]) == "CANCELLED"
+            assert which.gpu_indices(job) == {"n1": gpus}
+        (shared / "go").touch()
+        for which, gpus in expected.items():
+            assert which.wait_done(last[cluster] + 1) == "COMPLETED"
+            assert gpus_opened(outputs[which]) == (gpus if limits_devices(which) else list(range(8)))
+            which.run("scancel", "-u", "bob", user="bob")
+        assert cluster.wait_done(blocker) == "CANCELLED"
 
     def test_command_line(self, second: Cluster) -> None:
         settings = second.settings

@@ -16,6 +16,10 @@ STEP_S = 4
 LENGTH_S = 1800
 
 
+def marks_left(cluster: Cluster) -> str:
+    return "".join(cluster.node_exec(node, "ls", "/run/slurmgpu/jobs").stdout for node in cluster.settings.node_names)
+
+
 @pytest.fixture(scope="module")
 def world(cluster: Cluster) -> dict[str, Scenario]:
     """For each node a scenario in which every GPU takes steps of its own, every four seconds."""
@@ -33,6 +37,9 @@ def world(cluster: Cluster) -> dict[str, Scenario]:
                 )
         cluster.slurmgpu.set_scenario(node, scenario.text())
         worlds[node] = scenario
+    # Energy counters jump with the scenario. Once slurmgpud has dealt with a job on all GPUs it has read the new ones.
+    cluster.run("srun", "-N4", "--gres=gpu:8", "true")
+    wait_for("readings of the new world", 20, lambda: not marks_left(cluster))
     return worlds
 
 
@@ -219,12 +226,7 @@ def test_daemon_killed_in_mid_job(cluster: Cluster, world: dict[str, Scenario]) 
 
 def test_marks_are_gone_and_nodes_are_well(cluster: Cluster) -> None:
     """After all those jobs no mark is left, no node is drained, nothing was set aside."""
-
-    def left() -> bool:
-        marks = [cluster.node_exec(node, "ls", "/run/slurmgpu/jobs").stdout for node in cluster.settings.node_names]
-        return marks == [""] * len(marks)
-
-    wait_for("the end of all marks", 20, left)
+    wait_for("the end of all marks", 20, lambda: not marks_left(cluster))
     states = cluster.services.run("sinfo", "-h", "-N", "-o", "%T").stdout.split()
     assert set(states) == {"idle"}
     assert not list(cluster.settings.root.glob("spool-slurmgpu/*/bad"))
