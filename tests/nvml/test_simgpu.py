@@ -30,6 +30,22 @@ def test_identity(client: Client) -> None:
     assert client("n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByUUID(n.nvmlDeviceGetUUID(h(2))))") == 2
 
 
+def test_pci_addresses(client: Client, refused: Refused) -> None:
+    """All of the address must fit; the older calls fill their own, smaller structure and not a byte more."""
+    for wrong in (":00.0", "00.0", "", "0001:0f:00.0"):
+        assert refused(client, f"n.nvmlDeviceGetHandleByPciBusId({wrong!r}) and None") == 6
+    for good in ("0000:0F:00.0", "00000000:0f:00.0"):
+        assert client(f"n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId({good!r}))") == 0
+    for function in ("nvmlDeviceGetPciInfo", "nvmlDeviceGetPciInfo_v2"):
+        client("held.update(b=n.create_string_buffer(b'~' * 256, 256))")
+        assert client(f"n.nvmlLib.{function}(h(0), held['b'])") == 0
+        size = client("n.sizeof(n.nvmlPciInfo_v2_t)")
+        assert client(f"[held['b'].raw.rstrip(b'~').__len__() <= {size}, held['b'].value.decode()]") == [
+            True,
+            "0000:0F:00.0",
+        ]
+
+
 def test_values_follow_the_steps(client: Client) -> None:
     for now, busy, memory in ((0, 3, 10), (4.999, 3, 10), (5, 90, 20), (100, 0, 20)):
         client.world(
@@ -114,6 +130,23 @@ class TestFaults:
     def test_version_suffix_is_matched(self, client: Client, refused: Refused) -> None:
         client.world("fault * function=nvmlDeviceGetMemoryInfo return=999")
         assert refused(client, "n.nvmlDeviceGetMemoryInfo(h(0), version=n.nvmlMemory_v2)") == 999
+
+    def test_a_gpu_that_cannot_be_found(self, client: Client, refused: Refused) -> None:
+        """A fault of one GPU meets the calls that find it, whichever way; other GPUs are found."""
+        uuid, pci = client("[n.nvmlDeviceGetUUID(h(3)), n.nvmlDeviceGetPciInfo(h(3)).busId]")
+        client.world("fault 3 function=* return=999")
+        assert refused(client, "h(3)") == 999
+        assert refused(client, f"n.nvmlDeviceGetHandleByUUID({uuid!r}) and None") == 999
+        assert refused(client, f"n.nvmlDeviceGetHandleByPciBusId({pci!r}) and None") == 999
+        assert client("n.nvmlDeviceGetIndex(h(2))") == 2
+
+    def test_a_fault_meets_the_instances_of_its_gpu_only(self, client: Client, refused: Refused) -> None:
+        instances = ["gpu 0,1 mig_mode=1", "mig 0 gi=1 ci=0", "mig 1 gi=1 ci=0"]
+        client.world(*instances)
+        client("held.update(m=[n.nvmlDeviceGetMigDeviceHandleByIndex(h(i), 0) for i in (0, 1)])")
+        client.world(*instances, "fault 0 function=nvmlDeviceGetGpuInstanceId return=999")
+        assert refused(client, "n.nvmlDeviceGetGpuInstanceId(held['m'][0])") == 999
+        assert client("n.nvmlDeviceGetGpuInstanceId(held['m'][1])") == 1
 
     def test_init_fails(self, tmp_path: Path, refused: Refused) -> None:
         simgpu.Scenario(["fault * function=nvmlInit return=9"]).write(tmp_path / "s")
@@ -223,6 +256,17 @@ def test_mistake_in_the_file_is_told_and_changes_nothing(client: Client) -> None
     told = client.close()
     assert told.count("simgpu: ") == 5
     assert ":3: unknown key power_kw" in told
+
+
+def test_a_file_that_changes_all_day_costs_no_memory(client: Client) -> None:
+    resident = "int(open('/proc/self/statm').read().split()[1])"
+    found = []
+    for round_ in range(60):
+        client.world(f"gpu 0 power_mw={round_}")
+        assert client("n.nvmlDeviceGetPowerUsage(h(0))") == round_
+        found.append(client(resident))
+    pages_of_2_mib = (2 << 20) // os.sysconf("SC_PAGE_SIZE")
+    assert found[-1] - found[9] < pages_of_2_mib
 
 
 def test_call_log(client: Client) -> None:
@@ -351,6 +395,18 @@ class TestMore:
         assert refused(client, "n.nvmlEventSetWait_v2(held['s'], 20)") == 10
         client.world("clock frozen 20", "fault * function=nvmlEventSetWait return=15")
         assert refused(client, "n.nvmlEventSetWait_v2(held['s'], 20)") == 15
+
+    def test_events_outlive_a_change_of_the_file(self, client: Client, refused: Refused) -> None:
+        """What was given is not given again, and what was not is not lost, whatever stands before it in the file."""
+        client.world("clock frozen 10")
+        client("held.update(s=n.nvmlEventSetCreate())")
+        client("[n.nvmlDeviceRegisterEvents(h(i), 8, held['s']) for i in range(8)] and None")
+        client.world("clock frozen 20", "xid 2 @15 code=31", "xid 2 @16 code=43")
+        wait = "n.nvmlEventSetWait_v2(held['s'], 20).eventData"
+        assert client(wait) == 31
+        client.world("clock frozen 20", "xid 5 @12 code=13", "xid 2 @15 code=31", "xid 2 @16 code=43")
+        assert sorted([client(wait), client(wait)]) == [13, 43]
+        assert refused(client, wait) == 10
 
     def test_counters_that_fall_jump_and_stand(self, client: Client) -> None:
         steps = ["gpu 0 pcie_replays=7 nvlink_tx_kib=900", "gpu 0 @5 pcie_replays=0", "gpu 0 @9 nvlink_tx_kib=1e15"]

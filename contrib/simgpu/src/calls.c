@@ -11,6 +11,8 @@
 
 #include "sim.h"
 
+#define ALL_GPUS ((1u << MAX_GPUS) - 1)
+
 int sim_init_count;
 static char handles[MAX_DEVICES];
 static int log_fd = -2;
@@ -49,6 +51,11 @@ static bool names(const struct fault *f, const char *function)
 	return !strncmp(f->function, function, length) && !strncmp(function + length, "_v", 2);
 }
 
+static bool meets(const struct scenario *s, const struct fault *f, int gpu)
+{
+	return gpu < 0 ? f->gpus == ALL_GPUS : f->gpus >> sim_board(s, gpu) & 1;
+}
+
 /* A hang ends when its time is over or when the scenario no longer has it. */
 static void hang(const char *function, int gpu, double seconds)
 {
@@ -58,37 +65,40 @@ static void hang(const char *function, int gpu, double seconds)
 		pause_s(0.02);
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		if ((double)(now.tv_sec - start.tv_sec) + (double)(now.tv_nsec - start.tv_nsec) / 1e9 >= seconds) return;
-		const struct scenario *s = sim_scenario();
+		const struct scenario *s = sim_look_again();
 		bool on = false;
 		for (int i = 0; i < s->faults; i++) {
 			const struct fault *f = &s->fault[i];
-			on |= f->hang_s > 0 && (gpu < 0 || f->gpus >> (gpu % MAX_GPUS) & 1) && names(f, function);
+			on |= f->hang_s > 0 && meets(s, f, gpu) && names(f, function);
 		}
 		if (!on) return;
 	}
 }
 
-static int faults(const struct scenario *s, const char *function, int gpu)
+/* found: the call named no GPU when it began, and found this one. What is for all GPUs was met at its beginning. */
+static int faults(const struct scenario *s, const char *function, int gpu, bool found)
 {
-	double t = scenario_time(s);
+	double t = scenario_time(s), hang_s = 0;
+	bool block = false;
 	int code = OK;
 	for (int i = 0; i < s->faults; i++) {
 		const struct fault *f = &s->fault[i];
-		if (f->field || t < f->from || t >= f->to || (gpu >= 0 && !(f->gpus >> (gpu % MAX_GPUS) & 1))) continue;
-		if (gpu < 0 && (f->gpus & 0xffff) != 0xffff) continue;
+		if (f->field || t < f->from || t >= f->to || !meets(s, f, gpu) || (found && f->gpus == ALL_GPUS)) continue;
 		if (!names(f, function)) continue;
 		if (f->abort) abort();
-		if (f->block) pthread_mutex_lock(&driver_lock);
 		if (f->sleep_us > 0) pause_s(f->sleep_us / 1e6);
-		if (f->hang_s > 0) hang(function, gpu, f->hang_s);
-		if (f->block) pthread_mutex_unlock(&driver_lock);
+		if (f->hang_s > hang_s) hang_s = f->hang_s;
+		block |= f->block;
 		if (f->has_code && code == OK) code = f->code;
 	}
+	if (block) pthread_mutex_lock(&driver_lock);
+	if (hang_s > 0) hang(function, gpu, hang_s);
+	if (block) pthread_mutex_unlock(&driver_lock);
 	return code;
 }
 
 /* A GPU that is counted, or a MIG instance at its time: the handle of one that was removed is invalid. */
-static bool exists(const struct scenario *s, int gpu)
+bool sim_exists(const struct scenario *s, int gpu)
 {
 	if (!sim_is_mig(gpu)) return gpu < s->gpus;
 	double t = scenario_time(s);
@@ -99,22 +109,30 @@ int sim_enter(const char *function, void *device, int *gpu, bool alive)
 {
 	*gpu = -1;
 	if (!__atomic_load_n(&sim_init_count, __ATOMIC_RELAXED)) return UNINITIALIZED;
-	const struct scenario *s = sim_scenario();
+	const struct scenario *s = sim_look_again();
 	if (device) {
 		*gpu = sim_index_of(device);
-		if (*gpu < 0 || !exists(s, *gpu)) return INVALID_ARGUMENT;
+		if (*gpu < 0 || !sim_exists(s, *gpu)) return INVALID_ARGUMENT;
 	}
 	if (s->faults) {
-		int code = faults(s, function, *gpu);
+		int code = faults(s, function, *gpu, false);
 		if (code) return code;
-		s = sim_scenario();
+		s = sim_scenario();   /* another one after a hang */
 	}
 	if (*gpu >= 0 && !alive) {
-		int board = sim_is_mig(*gpu) ? s->gpu[*gpu].parent : *gpu;
-		if (sim_is_lost(s, board)) return GPU_IS_LOST;
+		if (sim_is_lost(s, sim_board(s, *gpu))) return GPU_IS_LOST;
 		if (scenario_time(s) >= s->gpu[*gpu].gone_at) return GPU_IS_LOST;
 		if (scenario_time(s) >= s->gpu[*gpu].reset_required_at) return RESET_REQUIRED;
 	}
+	return OK;
+}
+
+int sim_found(const char *function, int gpu, void **handle)
+{
+	int code = faults(sim_scenario(), function, gpu, true);
+	if (code) return code;
+	if (sim_is_lost(sim_scenario(), sim_board(sim_scenario(), gpu))) return GPU_IS_LOST;
+	*handle = sim_handle(gpu);
 	return OK;
 }
 
@@ -123,13 +141,14 @@ const struct fault *sim_field_fault(int gpu, int field)
 	const struct scenario *s = sim_scenario();
 	double t = scenario_time(s);
 	for (int i = 0; i < s->faults; i++)
-		if (s->fault[i].field == field && s->fault[i].gpus >> (gpu % MAX_GPUS) & 1 && t >= s->fault[i].from && t < s->fault[i].to)
+		if (s->fault[i].field == field && meets(s, &s->fault[i], gpu) && t >= s->fault[i].from && t < s->fault[i].to)
 			return &s->fault[i];
 	return NULL;
 }
 
 int sim_leave(const char *function, int gpu, int code)
 {
+	sim_look_away();
 	if (log_fd == -2) {
 		const char *path = getenv("SIMGPU_CALLLOG");
 		log_fd = path && *path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644) : -1;

@@ -60,7 +60,7 @@ EXPORT int nvmlGpmSampleFree(struct sample *sample) { CALL(NULL); free(sample); 
 static int take(int gpu, struct sample *out)
 {
 	double v;
-	int board = sim_is_mig(gpu) ? S->gpu[gpu].parent : gpu;
+	int board = sim_board(S, gpu);
 	if (!sim_number(board, K_gpm_supported, &v) || v == 0) return NOT_SUPPORTED;
 	*out = (struct sample){gpu, sim_now(S)};
 	return OK;
@@ -82,7 +82,7 @@ EXPORT int nvmlGpmQueryDeviceSupport(void *d, struct support *out)
 {
 	double v;
 	CALL(d);
-	int board = sim_is_mig(g_) ? S->gpu[g_].parent : g_;
+	int board = sim_board(S, g_);
 	out->supported = sim_number(board, K_gpm_supported, &v) && v != 0;
 	RETURN(OK);
 }
@@ -112,7 +112,7 @@ EXPORT int nvmlGpmMetricsGet(struct metrics *m)
 
 /* ---- Events: those that the scenario dates after the registration */
 
-struct set { unsigned long long types[MAX_GPUS]; double since[MAX_GPUS]; bool given[MAX_EVENTS]; };
+struct set { unsigned long long types[MAX_GPUS]; double since[MAX_GPUS]; struct event given[MAX_EVENTS]; int n_given; };
 struct event_data { void *device; unsigned long long type, data; unsigned gi, ci; };
 #define SUPPORTED 0xc10full   /* no 0x200, 0x400, 0x800, 0x1000, 0x2000: one unsupported bit refuses all */
 
@@ -130,14 +130,24 @@ EXPORT int nvmlDeviceRegisterEvents(void *d, unsigned long long types, struct se
 	RETURN(OK);
 }
 
+static bool was_given(const struct set *set, const struct event *e)
+{
+	for (int i = 0; i < set->n_given; i++) {
+		const struct event *o = &set->given[i];
+		if (o->t == e->t && o->gpu == e->gpu && o->type == e->type && o->data == e->data && o->gi == e->gi && o->ci == e->ci &&
+		    o->nth == e->nth) return true;
+	}
+	return false;
+}
+
 static bool next_event(struct set *set, struct event_data *out)
 {
 	const struct scenario *s = S;
 	double now = sim_now(s) - s->epoch;
-	for (int i = 0; i < s->events; i++) {
+	for (int i = 0; i < s->events && set->n_given < MAX_EVENTS; i++) {
 		const struct event *e = &s->event[i];
-		if (set->given[i] || e->t > now || e->t < set->since[e->gpu] || !(set->types[e->gpu] & e->type)) continue;
-		set->given[i] = true;
+		if (e->t > now || e->t < set->since[e->gpu] || !(set->types[e->gpu] & e->type) || was_given(set, e)) continue;
+		set->given[set->n_given++] = *e;
 		*out = (struct event_data){sim_handle(e->gpu), e->type, e->data, e->gi, e->ci};
 		return true;
 	}
@@ -150,6 +160,7 @@ static int wait_event(struct set *set, struct event_data *out, unsigned timeout_
 		if (next_event(set, out)) return OK;
 		if (waited >= timeout_ms) return TIMEOUT;
 		nanosleep(&(struct timespec){0, 10000000}, NULL);
+		sim_look_again();
 	}
 }
 EXPORT int nvmlEventSetWait(struct set *set, struct event_data *out, unsigned ms) { CALL(NULL); RETURN(wait_event(set, out, ms)); }

@@ -16,7 +16,8 @@
 #define CHECK_EVERY_NS 5000000
 
 static struct scenario *current;
-static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local struct scenario *looked_at;
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER, counting = PTHREAD_MUTEX_INITIALIZER;   /* in this order */
 static struct stat seen;
 static int64_t next_check;
 
@@ -216,8 +217,12 @@ static bool read_event(struct reader *r, unsigned mask, char **words, int n)
 	for (int i = 0; i < MAX_GPUS; i++)
 		if (mask >> i & 1) {
 			if (r->s->events == MAX_EVENTS) return fail(r, "too many events");
-			r->s->event[r->s->events++] = (struct event){t, i, (unsigned long long)type, (unsigned long long)code,
-								     (unsigned)gi, (unsigned)ci};
+			struct event e = {t, i, (unsigned long long)type, (unsigned long long)code, (unsigned)gi, (unsigned)ci, 0};
+			for (int before = 0; before < r->s->events; before++) {
+				const struct event *b = &r->s->event[before];
+				e.nth += b->t == t && b->gpu == i && b->type == e.type && b->data == e.data && b->gi == e.gi && b->ci == e.ci;
+			}
+			r->s->event[r->s->events++] = e;
 		}
 	return true;
 }
@@ -393,11 +398,22 @@ static bool sum_up(struct scenario *s)
 	return true;
 }
 
+static void release(struct scenario *s)
+{
+	if (!s || __atomic_sub_fetch(&s->users, 1, __ATOMIC_ACQ_REL)) return;
+	for (int i = 0; i < MAX_DEVICES * KEY_COUNT; i++) {
+		free(s->gpu[i / KEY_COUNT].values[i % KEY_COUNT].steps);
+		free(s->gpu[i / KEY_COUNT].values[i % KEY_COUNT].areas);
+	}
+	free(s);
+}
+
 static struct scenario *parse(FILE *file, const char *path)
 {
 	struct reader r = {.s = calloc(1, sizeof(struct scenario))};
 	char line[4096], *words[64];
 	if (!r.s) return NULL;
+	r.s->users = 1;
 	describe(r.s);
 	bool good = true;
 	while (good && file && fgets(line, sizeof line, file)) {
@@ -407,7 +423,7 @@ static struct scenario *parse(FILE *file, const char *path)
 	}
 	if (good && sum_up(r.s)) return r.s;
 	fprintf(stderr, "simgpu: %s:%d: %s\n", path, r.line, r.error);
-	free(r.s);
+	release(r.s);
 	return NULL;
 }
 
@@ -418,13 +434,21 @@ static int64_t monotonic_ns(void)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-/* Other threads may still be inside a call with the old scenario: it is not freed. Scenarios are few and small. */
+static void take_over(struct scenario *fresh)
+{
+	pthread_mutex_lock(&counting);
+	struct scenario *old = current;
+	__atomic_store_n(&current, fresh, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&counting);
+	release(old);
+}
+
 static void reload(void)
 {
 	const char *path = getenv("SIMGPU_SCENARIO");
 	struct stat now;
 	if (!path || !*path) {
-		if (!current) __atomic_store_n(&current, parse(NULL, "defaults"), __ATOMIC_RELEASE);
+		if (!current) take_over(parse(NULL, "defaults"));
 		return;
 	}
 	if (stat(path, &now)) {
@@ -438,7 +462,7 @@ static void reload(void)
 	if (!file) return;
 	struct scenario *fresh = parse(file, path);
 	fclose(file);
-	if (fresh) __atomic_store_n(&current, fresh, __ATOMIC_RELEASE);
+	if (fresh) take_over(fresh);
 }
 
 bool sim_load(void)
@@ -449,13 +473,30 @@ bool sim_load(void)
 	return current != NULL;
 }
 
-struct scenario *sim_scenario(void)
+void sim_look_away(void)
+{
+	release(looked_at);
+	looked_at = NULL;
+}
+
+struct scenario *sim_look_again(void)
 {
 	int64_t now = monotonic_ns();
+	sim_look_away();
 	if (now >= __atomic_load_n(&next_check, __ATOMIC_RELAXED) && !pthread_mutex_trylock(&loading)) {
 		__atomic_store_n(&next_check, now + CHECK_EVERY_NS, __ATOMIC_RELAXED);
 		reload();
 		pthread_mutex_unlock(&loading);
 	}
-	return __atomic_load_n(&current, __ATOMIC_ACQUIRE);
+	pthread_mutex_lock(&counting);
+	looked_at = current;
+	__atomic_add_fetch(&looked_at->users, 1, __ATOMIC_ACQ_REL);
+	pthread_mutex_unlock(&counting);
+	return looked_at;
 }
+
+struct scenario *sim_scenario(void) { return looked_at; }
+
+static void before_fork(void) { pthread_mutex_lock(&loading); pthread_mutex_lock(&counting); }
+static void after_fork(void) { pthread_mutex_unlock(&counting); pthread_mutex_unlock(&loading); }
+__attribute__((constructor)) static void start(void) { pthread_atfork(before_fork, after_fork, after_fork); }

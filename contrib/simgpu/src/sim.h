@@ -49,9 +49,10 @@ struct gpu {
 };
 
 struct fault { char function[96]; unsigned gpus; int code; bool has_code, abort, block; double sleep_us, hang_s, from, to; int field, type; bool add, no_time; };
-struct event { double t; int gpu; unsigned long long type, data; unsigned gi, ci; };
+struct event { double t; int gpu; unsigned long long type, data; unsigned gi, ci, nth; /* of those that are alike */ };
 
 struct scenario {
+	int users;                         /* calls that look at it, and one for being the present one */
 	double epoch, real0, unix0, scale; int clock; /* 0 real, 1 frozen, 2 scaled */
 	char driver[80]; int cuda, gpus, migs, faults, events;
 	struct gpu gpu[MAX_DEVICES];
@@ -60,7 +61,9 @@ struct scenario {
 };
 
 /* scenario.c */
-struct scenario *sim_scenario(void);      /* the file as it is now, never NULL after sim_load() */
+struct scenario *sim_scenario(void);      /* what this call looks at: the file as it was when the call began */
+struct scenario *sim_look_again(void);    /* in a call that waits: as it is now; what was looked at before may go */
+void sim_look_away(void);
 bool sim_load(void);                      /* false: the file is wrong and there was none before */
 /* values.c */
 double sim_now(const struct scenario *);  /* unix seconds by the scenario's clock */
@@ -75,8 +78,11 @@ int sim_index_of(void *device);
 void *sim_handle(int gpu);
 int sim_link_state(int gpu, unsigned link);   /* -1: there is none */
 int sim_visible_count(const struct scenario *);
+bool sim_exists(const struct scenario *, int gpu);
 bool sim_is_lost(const struct scenario *, int gpu);
+int sim_found(const char *function, int gpu, void **handle);   /* of a call that finds a GPU: the code */
 static inline bool sim_is_mig(int gpu) { return gpu >= MAX_GPUS; }
+static inline int sim_board(const struct scenario *s, int gpu) { return sim_is_mig(gpu) ? s->gpu[gpu].parent : gpu; }
 extern int sim_init_count;
 
 #define CALL(device) int g_ = -1, c_ = sim_enter(__func__, device, &g_, false); if (c_) return sim_leave(__func__, g_, c_)

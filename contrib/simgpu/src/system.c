@@ -76,41 +76,52 @@ static int count(unsigned *out) { *out = (unsigned)sim_visible_count(S); return 
 EXPORT int nvmlDeviceGetCount(unsigned *out) { CALL(NULL); RETURN(count(out)); }
 EXPORT int nvmlDeviceGetCount_v2(unsigned *out) { CALL(NULL); RETURN(count(out)); }
 
-/* Index i among the GPUs that are still counted. */
-static int by_index(unsigned index, void **out, int *gpu)
+/* Index i among the GPUs that are still counted; -1: there is none. */
+static int by_index(unsigned index)
 {
 	const struct scenario *s = S;
 	double t = sim_now(s) - s->epoch;
-	for (int i = 0, n = 0; i < s->gpus; i++) {
-		if (t >= s->gpu[i].gone_at || n++ != (int)index) continue;
-		*gpu = i;
-		*out = sim_handle(i);
-		return sim_is_lost(s, i) ? GPU_IS_LOST : OK;
-	}
-	return INVALID_ARGUMENT;
+	for (int i = 0, n = 0; i < s->gpus; i++)
+		if (t < s->gpu[i].gone_at && n++ == (int)index) return i;
+	return -1;
 }
 
-EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, void **out) { CALL(NULL); c_ = by_index(index, out, &g_); RETURN(c_); }
-EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) { CALL(NULL); c_ = by_index(index, out, &g_); RETURN(c_); }
-
-static int by_text(const char *text, size_t offset, bool any_case, void **out)
+static int by_uuid(const char *uuid)
 {
-	const struct scenario *s = S;
-	for (int i = 0; i < s->gpus; i++) {
-		const char *mine = (const char *)&s->gpu[i] + offset;
-		size_t skip = any_case && strlen(text) < strlen(mine) ? strlen(mine) - strlen(text) : 0;
-		if (any_case ? !strcasecmp(mine + skip, text) : !strcmp(mine, text)) {
-			*out = sim_handle(i);
-			return sim_is_lost(s, i) ? GPU_IS_LOST : OK;
-		}
-	}
-	return NOT_FOUND;
+	for (int i = 0; i < MAX_GPUS + S->migs; i++)
+		if (sim_exists(S, i) && !strcmp(S->gpu[i].uuid, uuid)) return i;
+	return -1;
 }
 
-EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) { CALL(NULL); RETURN(by_text(uuid, offsetof(struct gpu, uuid), false, out)); }
-EXPORT int nvmlDeviceGetHandleBySerial(const char *serial, void **out) { CALL(NULL); RETURN(by_text(serial, offsetof(struct gpu, serial), false, out)); }
-EXPORT int nvmlDeviceGetHandleByPciBusId(const char *pci, void **out) { CALL(NULL); RETURN(by_text(pci, offsetof(struct gpu, pci), true, out)); }
-EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **out) { CALL(NULL); RETURN(by_text(pci, offsetof(struct gpu, pci), true, out)); }
+static int by_serial(const char *serial)
+{
+	for (int i = 0; i < S->gpus; i++)
+		if (!strcmp(S->gpu[i].serial, serial)) return i;
+	return -1;
+}
+
+/* In any case, with any number of digits in the domain, with or without the function. */
+static int by_pci(const char *text)
+{
+	unsigned mine[3], other[3];
+	for (int i = 0; i < S->gpus && sscanf(text, "%x:%x:%x", &other[0], &other[1], &other[2]) == 3; i++)
+		if (sscanf(S->gpu[i].pci, "%x:%x:%x", &mine[0], &mine[1], &mine[2]) == 3 && !memcmp(mine, other, sizeof mine)) return i;
+	return -1;
+}
+
+#define FIND(argument, finder, missing) \
+	do { \
+		CALL(NULL); \
+		g_ = finder(argument); \
+		RETURN(g_ < 0 ? (missing) : sim_found(__func__, g_, out)); \
+	} while (0)
+
+EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, void **out) { FIND(index, by_index, INVALID_ARGUMENT); }
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) { FIND(index, by_index, INVALID_ARGUMENT); }
+EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) { FIND(uuid, by_uuid, NOT_FOUND); }
+EXPORT int nvmlDeviceGetHandleBySerial(const char *serial, void **out) { FIND(serial, by_serial, NOT_FOUND); }
+EXPORT int nvmlDeviceGetHandleByPciBusId(const char *pci, void **out) { FIND(pci, by_pci, NOT_FOUND); }
+EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *pci, void **out) { FIND(pci, by_pci, NOT_FOUND); }
 
 /* These still answer for a GPU that is lost. */
 EXPORT int nvmlDeviceGetName(void *d, char *out, unsigned size) { CALL_ALIVE(d); RETURN(put(out, size, GPU->name)); }
@@ -132,6 +143,7 @@ EXPORT int nvmlDeviceGetIndex(void *d, unsigned *out)
 	RETURN(OK);
 }
 
+struct pci_v2 { char bus_id[16]; unsigned domain, bus, device, id, subsystem, reserved[4]; };
 struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; };
 
 static int pci_info(int g_, struct pci *out)
@@ -145,6 +157,15 @@ static int pci_info(int g_, struct pci *out)
 	return OK;
 }
 
-EXPORT int nvmlDeviceGetPciInfo(void *d, struct pci *out) { CALL_ALIVE(d); RETURN(pci_info(g_, out)); }
-EXPORT int nvmlDeviceGetPciInfo_v2(void *d, struct pci *out) { CALL_ALIVE(d); RETURN(pci_info(g_, out)); }
+static int pci_info_v2(int g_, struct pci_v2 *out)
+{
+	struct pci info;
+	int code = pci_info(g_, &info);
+	memset(out, 0, sizeof *out);
+	memcpy(out, &info, offsetof(struct pci_v2, reserved));   /* they begin alike */
+	return code;
+}
+
+EXPORT int nvmlDeviceGetPciInfo(void *d, struct pci_v2 *out) { CALL_ALIVE(d); RETURN(pci_info_v2(g_, out)); }
+EXPORT int nvmlDeviceGetPciInfo_v2(void *d, struct pci_v2 *out) { CALL_ALIVE(d); RETURN(pci_info_v2(g_, out)); }
 EXPORT int nvmlDeviceGetPciInfo_v3(void *d, struct pci *out) { CALL_ALIVE(d); RETURN(pci_info(g_, out)); }
