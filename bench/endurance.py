@@ -81,7 +81,8 @@ class Fast:
 
 seen, threads = [], []
 config = NodeConfig(run_dir=folder / "run", spool_dir=folder / "spool", interval=Seconds(1))
-daemon = Daemon(config, Gate(), Spool(config.spool_dir, "c", "n", "b"), Fast(), lambda: config)
+names, pids = Identity("c", "n"), Pids(config.cgroup_roots)
+daemon = Daemon(config, names, "b", Gate(), Spool(config.spool_dir, names, "b"), Fast(), pids, lambda: config)
 daemon.prepare(); daemon.run()
 print(daemon.rounds, *seen, *threads[-1:])
 """

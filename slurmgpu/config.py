@@ -34,12 +34,20 @@ class NodeConfig:
     interval: Seconds = Seconds(10)
     flush: Seconds = Seconds(60)
     backend: str = "auto"  # nvml: an error where NVML cannot be used; auto: nvidia-smi meanwhile
+    cgroup_roots: tuple[str, ...] = (  # where Slurm keeps its control groups; * is a part of one name
+        "/slurm",
+        "/slurm_*",
+        "/system.slice/slurmstepd.scope",
+        "/system.slice/*_slurmstepd.scope",
+    )
 
     def check(self) -> None:
         if not 0.1 <= self.interval <= 3600:
             raise ValueError("node.interval must lie between 0.1 s and 1 h")
         if not self.interval <= self.flush <= 3600:
             raise ValueError("node.flush must lie between node.interval and 1 h")
+        if not all(root.startswith("/") for root in self.cgroup_roots):
+            raise ValueError("node.cgroup_roots must be paths below the mount point, such as /slurm")
         if self.backend not in ("auto", "nvml"):
             raise ValueError('node.backend must be "auto" or "nvml"')
 
@@ -54,6 +62,23 @@ class CollectConfig:
     def check(self) -> None:
         if not 0.1 <= self.every <= 3600:
             raise ValueError("collect.every must lie between 0.1 s and 1 h")
+
+
+@dataclass(frozen=True)
+class SlurmConfig:
+    """``[slurm]``: what the collector asks Slurm, for names, states and ends of jobs."""
+
+    ask: bool = True
+    every: Seconds = Seconds(60)  # at most one question to the accounting in this time
+    look_back: Seconds = Seconds(7 * 86400)  # of a job that ended longer ago nothing more is asked
+    deadline: Seconds = Seconds(30)  # of one command
+    bin_dir: str = ""  # where sacct and scontrol are; empty: in PATH
+
+    def check(self) -> None:
+        if not 1 <= self.every <= 86400:
+            raise ValueError("slurm.every must lie between 1 s and 1 d")
+        if not 1 <= self.deadline <= 600:
+            raise ValueError("slurm.deadline must lie between 1 s and 10 min")
 
 
 @dataclass(frozen=True)
@@ -74,6 +99,7 @@ class Config:
     cluster: str = ""  # Slurm's ClusterName; empty: SLURM_CLUSTER_NAME of the hooks
     node: NodeConfig = field(default_factory=NodeConfig)
     collect: CollectConfig = field(default_factory=CollectConfig)
+    slurm: SlurmConfig = field(default_factory=SlurmConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slurmgpu.node.readings import Kind, Metric
+from slurmgpu.node.shares import Uses, divide
 from slurmgpu.wire.records import Block, Stat
 from slurmgpu.wire.samples import encode
 
@@ -35,6 +36,7 @@ class _Open:
     energy_mj: float | None
     samples: list[Sample]
     held: Sample | None = None
+    looks: list[tuple[float, Uses]] = field(default_factory=list)  # at the processes; where the GPU is shared
 
 
 class BlockBuilder:
@@ -67,8 +69,8 @@ class BlockBuilder:
         self._roll()
         self._wall_offset = offset
 
-    def add(self, t: float, row: tuple[int | None, ...]) -> None:
-        """A sample taken at ``t``."""
+    def add(self, t: float, row: tuple[int | None, ...], uses: Uses | None = None) -> None:
+        """A sample taken at ``t``, on a shared GPU with what each owner's processes did."""
         current = self._open
         if current is not None and t - self._last(current) > self._gap:
             self._close(self._last(current), None)
@@ -76,6 +78,8 @@ class BlockBuilder:
         if current is None:
             current = self._open = _Open(self._owners, t, self._counter(row), [])
         current.samples.append((t, row))
+        if uses is not None:
+            current.looks.append((t, uses))
 
     def change_owner(self, t: float, owners: tuple[str, ...]) -> None:
         """From ``t`` on the GPU belongs to ``owners``.
@@ -92,6 +96,8 @@ class BlockBuilder:
             current.owners = owners
             return
         later = [sample for sample in current.samples if sample[0] > t]
+        looks_later = [look for look in current.looks if look[0] > t]
+        current.looks = current.looks[: len(current.looks) - len(looks_later)]
         current.samples = current.samples[: len(current.samples) - len(later)]
         after = later[0] if later else None
         if t - self._last(current) > self._gap:
@@ -102,7 +108,7 @@ class BlockBuilder:
             self._close(t, energy_at_t)
         if after is not None and after[0] - t > self._gap:
             t, energy_at_t = after[0], self._counter(after[1])
-        self._open = _Open(owners, t, energy_at_t, later) if after is not None else None
+        self._open = _Open(owners, t, energy_at_t, later, looks=looks_later) if after is not None else None
 
     def take(self) -> list[Block]:
         """Close the open block at its latest sample and hand over all that is closed; sampling goes on."""
@@ -190,6 +196,7 @@ class BlockBuilder:
             stats=stats,
             energy_mj=energy_mj,
             energy_source=source,
+            shares=divide(current.owners, current.looks, current.start, end) if len(current.owners) > 1 else {},
             missing=missing,
             dropped=dropped,
             body=encode(columns) if times else b"",

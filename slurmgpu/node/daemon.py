@@ -7,18 +7,20 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 
+from slurmgpu import __version__
 from slurmgpu.config import ConfigError, NodeConfig
+from slurmgpu.node.attribution import Attribution
 from slurmgpu.node.clock import Clock
 from slurmgpu.node.devices import Devices
 from slurmgpu.node.fallback import Fallback
-from slurmgpu.node.marks import Mark, MarkFolder
+from slurmgpu.node.identity import Identity
 from slurmgpu.node.nvml import Gate
-from slurmgpu.node.ownership import Ownership
+from slurmgpu.node.pids import Pids
 from slurmgpu.node.readings import discover
 from slurmgpu.node.sampler import Sampler
 from slurmgpu.node.spool import Spool
 from slurmgpu.node.systemd import notify
-from slurmgpu.wire.records import Event, Record
+from slurmgpu.wire.records import Event, NodeStart, Record
 
 log = logging.getLogger(__name__)
 
@@ -31,31 +33,38 @@ class Daemon:
     """One node's slurmgpud. Nothing here waits for anything but the clock."""
 
     def __init__(
-        self, config: NodeConfig, gate: Gate, spool: Spool, clock: Clock, reload: Callable[[], NodeConfig]
+        self,
+        config: NodeConfig,
+        names: Identity,
+        boot_id: str,
+        gate: Gate,
+        spool: Spool,
+        clock: Clock,
+        pids: Pids,
+        reload: Callable[[], NodeConfig],
     ) -> None:
         self._config = config
         self._reload = reload
         self._spool = spool
         self._clock = clock
-        self._marks = MarkFolder(config.run_dir)
-        self._ownership = Ownership(spool.cluster, spool.node)
+        self._boot_id = boot_id
         sampler = Sampler(gate, discover())
         fallback = Fallback(sampler.metrics, clock) if config.backend == "auto" else None
         self._devices = Devices(gate, sampler, clock, config.interval, fallback)
-        self._devices.on_devices = self._ownership.set_devices
-        self._devices.owners_of = self._ownership.owners
+        self._owners = Attribution(config.run_dir, names, self._devices, pids, clock, boot_id)
         self._waiting: list[Record] = []
-        self._finished: list[Mark] = []
         self._wall_offset = clock.wall() - clock.monotonic()
         self.rounds = 0
         self.skipped_rounds = 0
 
     def prepare(self) -> None:
         """Make the folders, open the driver, follow the marks that wait. Raises MarksError, SpoolError."""
-        self._marks.prepare()
+        self._owners.prepare()
         self._spool.prepare()
         self._devices.open()
-        self._follow_marks()
+        self._waiting += self._owners.resume()
+        now_ms = round(self._clock.wall() * 1000)
+        self._waiting.append(NodeStart(now_ms, self._boot_id, __version__, self._owners.open_ids()))
 
     def once(self) -> None:
         """One look, one reading, one segment."""
@@ -79,7 +88,7 @@ class Daemon:
                 self.skipped_rounds += late
                 next_sample += (late + 1) * interval
                 self._sample(now)
-            changed = self._marks.changed() and self._follow_marks()
+            changed = self._owners.changed() and self._follow_marks()
             if now >= next_flush:
                 self._flush()
                 while next_flush <= now:
@@ -116,6 +125,7 @@ class Daemon:
         self._check_wall_clock()
         self.rounds += 1
         self._devices.sample(now)
+        self._waiting += self._owners.after_round()
 
     def _check_wall_clock(self) -> None:
         offset = self._clock.wall() - self._clock.monotonic()
@@ -126,17 +136,14 @@ class Daemon:
             log.warning("clock.step: %s", text)
             self._waiting.append(Event(round(self._clock.wall() * 1000), "clock.step", text))
             self._devices.set_wall_offset(offset)
+            self._owners.clock_was_set(step)
 
     def _follow_marks(self) -> bool:
         """Take in new marks. True when an owner or an allocation changed."""
-        news = self._ownership.take(self._marks.scan())
-        self._waiting += news.records
-        self._finished += news.finished
-        if news.changes:
-            self._devices.read({change.gpu for change in news.changes})
-            for change in news.changes:
-                self._devices.change_owner(change.t, change.gpu, change.owners)
-        return bool(news.records)
+        self._check_wall_clock()
+        records = self._owners.follow()
+        self._waiting += records
+        return bool(records)
 
     def _flush(self, *, also_open: bool = True) -> None:
         self._waiting += self._devices.take(also_open=also_open)
@@ -152,7 +159,4 @@ class Daemon:
                 log.error("spool %s: %d records had to be dropped", self._spool.folder, lost)
             return
         self._waiting.clear()
-        for mark in self._finished:
-            self._marks.remove(mark)
-            self._ownership.forget(mark)
-        self._finished.clear()
+        self._owners.done()

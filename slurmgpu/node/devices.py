@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurmgpu.node.blocks import BlockBuilder
 from slurmgpu.node.clock import Clock
@@ -12,8 +12,10 @@ from slurmgpu.node.crew import Crew
 from slurmgpu.node.fallback import Fallback
 from slurmgpu.node.inventory import gpu_infos
 from slurmgpu.node.nvml import VERSION_MISMATCH, Device, DriverUnavailableError, Gate
+from slurmgpu.node.processes import GpuProcess, ProcessLists
 from slurmgpu.node.readings import Tier
 from slurmgpu.node.sampler import SampledGpu, Sampler
+from slurmgpu.node.shares import Uses
 from slurmgpu.wire.records import Event, GpuInfo, Record
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,9 @@ class Devices:
         self.library_is_stale = False  # the driver was replaced under us: only a new process loads the new library
         self.on_devices: Callable[[list[Device]], None] = lambda devices: None
         self.owners_of: Callable[[str], tuple[str, ...]] = lambda uuid: ()
+        self.ordinal_of: Callable[[str], int | None] = lambda uuid: None
+        self.uses_of: Callable[[str, ProcessLists], Uses] = lambda uuid, lists: {}
+        self.processes_are_fresh = False  # their lists came with the last round
 
     def __len__(self) -> int:
         return len(self._tracked)
@@ -149,7 +154,7 @@ class Devices:
         restless = any(item.gpu.lost or item.gpu.device.parent for item in self._tracked.values())
         self._next_open = min(now + _LIST_AGAIN_S, self._next_probe) if restless else self._next_probe
         self.on_devices(devices)
-        self._records += infos
+        self._records += [replace(info, ordinal=self.ordinal_of(info.uuid)) for info in infos]
 
     def _builder(self, uuid: str) -> BlockBuilder:
         return BlockBuilder(uuid, self._sampler.metrics, self._interval_s, self._wall_offset)
@@ -163,6 +168,7 @@ class Devices:
             self._sample_without_nvml()
             return
         due = [tier for tier in _PERIOD_S if now >= self._next_tier[tier]]
+        self.processes_are_fresh = Tier.MEDIUM in due
         start = self._clock.monotonic()
         self._read(list(self._tracked.values()), [Tier.FAST, *due])
         took_s = self._clock.monotonic() - start
@@ -185,10 +191,14 @@ class Devices:
         self._read([self._tracked[uuid] for uuid in uuids if uuid in self._tracked], [Tier.FAST])
 
     def _read(self, items: list[_Tracked], tiers: list[Tier]) -> None:
+        shared = {item.gpu for item in items if len(item.builder.owners) > 1}
+
         def work(gpu: SampledGpu) -> Sample | None:
             if Tier.SLOW in tiers and gpu is items[0].gpu:
                 self._counted = self._sampler.count()
-            if not self._sampler.sample(gpu, tiers):
+            # The processes of a shared GPU say whose each sample is; their reading is one of the medium tier.
+            mine = [*tiers, Tier.MEDIUM] if gpu in shared and Tier.MEDIUM not in tiers else tiers
+            if not self._sampler.sample(gpu, mine):
                 return None
             return self._clock.monotonic(), tuple(gpu.row)
 
@@ -210,7 +220,9 @@ class Devices:
             item.stuck_since, item.told = None, False
         if sample is not None:
             item.builder.causes = item.gpu.causes
-            item.builder.add(*sample)
+            lists = self._gate.process_lists.get(uuid)
+            shared = lists is not None and len(item.builder.owners) > 1
+            item.builder.add(*sample, self.uses_of(uuid, lists) if shared and lists else None)
             return
         item.builder.lose()
         if not item.told:
@@ -243,6 +255,11 @@ class Devices:
                 self._event(
                     "driver.hang", f"a call to the driver for {uuid} has not returned for {deadline_s:g} s", uuid
                 )
+
+    def processes(self) -> dict[str, list[GpuProcess]]:
+        """The processes on each GPU, as last read; not of GPUs whose list is not to be had."""
+        lists = {uuid: self._gate.process_lists.get(uuid) for uuid in self._tracked}
+        return {uuid: found.latest for uuid, found in lists.items() if found is not None and found.latest is not None}
 
     # -- owners and handing over
 

@@ -6,18 +6,19 @@ import argparse
 import json
 import logging
 import os
-import socket
 import sys
 import time
 from pathlib import Path
 
 from slurmgpu import __version__
 from slurmgpu.config import Config, ConfigError, load
+from slurmgpu.node import identity
 from slurmgpu.node.clock import SystemClock
 from slurmgpu.node.daemon import Daemon
 from slurmgpu.node.inventory import gpu_infos
-from slurmgpu.node.marks import MarkFolder, MarksError
+from slurmgpu.node.marks import MarksError
 from slurmgpu.node.nvml import DriverUnavailableError, Gate
+from slurmgpu.node.pids import Pids
 from slurmgpu.node.spool import Spool, SpoolError
 from slurmgpu.wire.records import to_plain
 
@@ -45,9 +46,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _daemon(config: Config, path: str | None) -> Daemon:
-    cluster, node = _identity(config)
-    spool = Spool(config.node.spool_dir, cluster, node, _boot_id())
-    return Daemon(config.node, Gate(), spool, SystemClock(), lambda: load(path).node)
+    names, boot_id = identity.find(config), _boot_id()
+    spool = Spool(config.node.spool_dir, names, boot_id)
+    pids = Pids(config.node.cgroup_roots)
+    return Daemon(config.node, names, boot_id, Gate(), spool, SystemClock(), pids, lambda: load(path).node)
 
 
 def _print_inventory(config: Config) -> int:
@@ -56,23 +58,11 @@ def _print_inventory(config: Config) -> int:
     gate.open()
     devices, counted = gate.devices()
     infos = gpu_infos(gate, devices, time.time_ns() // 1_000_000)
-    name = config.node.name or os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
-    for plain in ({"cluster": config.cluster, "node": name, "counted": counted}, *map(to_plain, infos)):
+    node = identity.find(config).node
+    for plain in ({"cluster": config.cluster, "node": node, "counted": counted}, *map(to_plain, infos)):
         print(json.dumps(plain))
     gate.close()
     return 0
-
-
-def _identity(config: Config) -> tuple[str, str]:
-    """The names of cluster and node: configured, else as the hooks have them, else the host's for want of better."""
-    cluster, node = config.cluster, config.node.name or os.environ.get("SLURMD_NODENAME", "")
-    if not (cluster and node):
-        folder = MarkFolder(config.node.run_dir)
-        folder.prepare()
-        for mark in folder.scan():
-            cluster = cluster or mark.get("SLURM_CLUSTER_NAME") or ""
-            node = node or mark.get("SLURMD_NODENAME") or ""
-    return cluster or "cluster", node or socket.gethostname().partition(".")[0]
 
 
 def _boot_id() -> str:

@@ -12,9 +12,12 @@ from collections.abc import Callable
 from ctypes import byref, c_int, c_uint, create_string_buffer
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pynvml
+
+if TYPE_CHECKING:
+    from slurmgpu.node.processes import ProcessLists
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +134,8 @@ class Gate:
         self._open = False
         self._functions: dict[str, Function | None] = {}
         self._told: set[tuple[str, str]] = set()
+        self.process_lists: dict[str, ProcessLists] = {}
+        """By UUID: the processes on each GPU, as their reading last saw them."""
 
     def open(self) -> None:
         """Initialise NVML. Raises :class:`DriverUnavailableError`."""

@@ -75,6 +75,8 @@ class ProcessLists:
         self._use = gate.function("nvmlDeviceGetProcessUtilization")
         self._uses = (_Use * 128)()
         self._seen_us = 0
+        self.latest: list[GpuProcess] | None = None
+        self.latest_uses: list[ProcessUse] = []
         self._buffers: dict[str, Array[_Entry] | Array[_OldEntry]] = {
             kind: (entry * _ROOM)() for kind, _, entry in self._calls
         }
@@ -90,7 +92,15 @@ class ProcessLists:
         return self._use is not None
 
     def processes(self) -> tuple[int, list[GpuProcess] | None]:
-        """NVML's code, and the processes that run; None when the driver's list cannot be believed."""
+        """NVML's code, and the processes that run; None when the driver's list cannot be believed.
+
+        They stay in ``latest`` until the next look.
+        """
+        self.latest = None
+        code, self.latest = self._processes()
+        return code, self.latest
+
+    def _processes(self) -> tuple[int, list[GpuProcess] | None]:
         found: dict[tuple[int, str], GpuProcess] = {}
         refused = 0
         for kind, function, entry in self._calls:
@@ -108,7 +118,14 @@ class ProcessLists:
         return (refused if len(self._calls) and not found else 0), list(found.values())
 
     def uses(self) -> list[ProcessUse]:
-        """The shares since the last look; nothing when the GPU idles or the driver does not say."""
+        """The shares since the last look; nothing when the GPU idles or the driver does not say.
+
+        They stay in ``latest_uses``.
+        """
+        self.latest_uses = self._look_at_uses()
+        return self.latest_uses
+
+    def _look_at_uses(self) -> list[ProcessUse]:
         if self._use is None:
             return []
         count = c_uint(len(self._uses))

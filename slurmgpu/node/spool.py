@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from slurmgpu.node.identity import Identity
 from slurmgpu.wire.records import Record
 from slurmgpu.wire.segment import Head, pack
 
@@ -21,10 +22,9 @@ class SpoolError(Exception):
 class Spool:
     """The segments of one run of slurmgpud. Names sort in the order of writing."""
 
-    def __init__(self, folder: Path, cluster: str, node: str, boot_id: str) -> None:
+    def __init__(self, folder: Path, identity: Identity, boot_id: str) -> None:
         self.folder = folder
-        self.cluster = cluster
-        self.node = node
+        self._identity = identity
         self._boot_id = boot_id
         # New at each start, so that a number is never given twice, whatever becomes of the folder.
         self._stream = f"{time.time_ns() // 1_000_000:013d}-{boot_id[:8]}-{os.getpid()}"
@@ -41,7 +41,8 @@ class Spool:
 
     def write(self, records: Sequence[Record]) -> None:
         """One segment, on the disk when this returns. Raises OSError; then nothing of it was kept."""
-        head = Head(self.cluster, self.node, self._boot_id, self._stream, self._seq, time.time_ns() // 1_000_000)
+        names = self._identity
+        head = Head(names.cluster, names.node, self._boot_id, self._stream, self._seq, time.time_ns() // 1_000_000)
         part = self.folder / f".{head.file_name}.part"
         try:
             with part.open("wb") as file:

@@ -7,9 +7,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, or_, select
+from sqlalchemy import Connection, Row, and_, case, func, or_, select
 
-from slurmgpu.store.schema import block, cluster, event, gpu, gpu_placement, job, job_gpu, job_node, node
+from slurmgpu.store.schema import (
+    block,
+    cluster,
+    event,
+    gpu,
+    gpu_placement,
+    job,
+    job_gpu,
+    job_node,
+    node,
+    summary_columns,
+)
 from slurmgpu.wire.samples import decode
 
 _CHUNK = 400  # parameters of one IN list
@@ -49,13 +60,31 @@ def allocations(connection: Connection, run_id: int) -> list[Row[Any]]:
 
 
 def held_gpus(connection: Connection, run_id: int) -> list[Row[Any]]:
-    """The run's GPUs with their totals, by node and Slurm's ordinal."""
+    """The run's GPUs with their totals, by node and Slurm's ordinal.
+
+    A node that lost sight of the job for a while has several allocations of it: they are one here.
+    """
+    c = job_gpu.c
+    sums = [(func.max if name.endswith("_max") else func.sum)(c[name]).label(name) for name, _, _ in summary_columns()]
+    energy_source = case(
+        (func.min(c.energy_source) == func.max(c.energy_source), func.min(c.energy_source)), else_="mixed"
+    )
     query = (
         select(
-            job_gpu,
+            c.gpu_id,
+            func.max(c.ordinal).label("ordinal"),
+            func.sum(c.samples).label("samples"),
+            func.sum(c.covered_ms).label("covered_ms"),
+            func.sum(c.shared_ms).label("shared_ms"),
+            func.min(c.first_block_ms).label("first_block_ms"),
+            func.max(c.last_block_ms).label("last_block_ms"),
+            func.sum(c.energy_mj).label("energy_mj"),
+            func.sum(c.energy_ms).label("energy_ms"),
+            case((func.count(c.energy_source) > 0, energy_source)).label("energy_source"),
+            *sums,
             node.c.name.label("node_name"),
-            job_node.c.start_ms,
-            job_node.c.end_ms,
+            func.min(job_node.c.start_ms).label("start_ms"),
+            case((func.count() == func.count(job_node.c.end_ms), func.max(job_node.c.end_ms))).label("end_ms"),
             gpu.c.uuid,
             gpu.c.name.label("model"),
             gpu.c.memory_bytes.label("memory_bytes"),
@@ -65,7 +94,8 @@ def held_gpus(connection: Connection, run_id: int) -> list[Row[Any]]:
         .join(gpu, gpu.c.id == job_gpu.c.gpu_id)
         .join(node, node.c.id == job_node.c.node_id)
         .where(job_node.c.job_id == run_id)
-        .order_by(node.c.name, job_node.c.start_ms, job_gpu.c.ordinal, gpu.c.uuid)
+        .group_by(c.gpu_id, node.c.name, gpu.c.uuid, gpu.c.name, gpu.c.memory_bytes)
+        .order_by(node.c.name, func.min(job_node.c.start_ms), func.max(c.ordinal), gpu.c.uuid)
     )
     return list(connection.execute(query))
 
@@ -124,6 +154,38 @@ def latest_notes(connection: Connection, held: GpuTime) -> dict[str, Any]:
     query = select(block.c.notes).where(_within(held), block.c.notes.is_not(None))
     notes = connection.execute(query.order_by(block.c.start_ms.desc()).limit(1)).scalar()
     return json.loads(notes) if notes else {}
+
+
+def allocations_at(connection: Connection, node_id: int, raw_job_id: int, t_ms: int) -> list[Row[Any]]:
+    """A job's allocations on a node that go on at ``t_ms`` or begin later, newest first, a row for each GPU."""
+    going_on = or_(job_node.c.end_ms.is_(None), job_node.c.end_ms > t_ms)
+    query = (
+        select(job_node.c.allocation, job_node.c.source, job_gpu.c.ordinal, job_gpu.c.told)
+        .join(job_gpu, job_gpu.c.job_node_id == job_node.c.id, isouter=True)
+        .where(job_node.c.node_id == node_id, job_node.c.allocation.startswith(f"{raw_job_id}@"), going_on)
+        .order_by(job_node.c.start_ms.desc())
+    )
+    return list(connection.execute(query))
+
+
+def has_event(connection: Connection, kind: str, allocation: str) -> bool:
+    """Whether an event of this kind is known of an allocation."""
+    query = select(event.c.id).where(event.c.kind == kind, event.c.allocation == allocation)
+    return connection.execute(query.limit(1)).first() is not None
+
+
+def numbered_gpus(connection: Connection, cluster_id: int) -> list[Row[Any]]:
+    """The GPUs of a cluster's nodes that have a number of Slurm's, where they are now."""
+    newest = func.max(gpu_placement.c.last_ms).over(partition_by=gpu_placement.c.gpu_id)
+    ranked = select(gpu_placement, newest.label("newest_place_ms")).subquery()
+    query = (
+        select(ranked.c.node_id, ranked.c.ordinal, gpu.c.uuid, node.c.name.label("node_name"), node.c.newest_ms)
+        .join(gpu, gpu.c.id == ranked.c.gpu_id)
+        .join(node, node.c.id == ranked.c.node_id)
+        .where(node.c.cluster_id == cluster_id, ranked.c.ordinal.is_not(None))
+        .where(ranked.c.last_ms == ranked.c.newest_place_ms)
+    )
+    return list(connection.execute(query))
 
 
 def gpu_places(connection: Connection, *, history: bool = False) -> list[Row[Any]]:

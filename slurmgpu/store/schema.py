@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Double,
     ForeignKey,
@@ -70,6 +71,10 @@ node = Table(
     Column("id", _Id, primary_key=True),
     Column("cluster_id", ForeignKey("cluster.id"), nullable=False),
     Column("name", String(255), nullable=False),
+    Column("boot_id", String(64)),
+    Column("started_ms", BigInteger),  # when slurmgpud last started
+    Column("open_then", Text),  # JSON: the allocations that were open at that time
+    Column("newest_ms", BigInteger),  # when the newest segment was made
     UniqueConstraint("cluster_id", "name"),
 )
 
@@ -93,6 +98,7 @@ gpu_placement = Table(
     Column("node_id", ForeignKey("node.id"), nullable=False),
     Column("nvml_index", Integer),
     Column("minor", Integer),
+    Column("ordinal", Integer),  # Slurm's number
     Column("pci_address", String(32)),
     Column("numa_node", Integer, nullable=False),
     Column("driver_version", String(64)),
@@ -122,9 +128,27 @@ job = Table(  # one run of a job
     Column("nodelist", Text),
     Column("start_ms", BigInteger, nullable=False),
     Column("end_ms", BigInteger),
-    Column("exit_code", Integer),
+    Column("exit_code", Integer),  # a wait status, from the epilogs
+    # What Slurm's accounting says
+    Column("name", Text),
+    Column("array_job_id", BigInteger),
+    Column("array_task", BigInteger),
+    Column("het_offset", Integer),
+    Column("qos", String(255)),
+    Column("state", String(32)),
+    Column("slurm_exit_code", Integer),
+    Column("slurm_exit_signal", Integer),
+    Column("submit_s", BigInteger),
+    Column("slurm_end_s", BigInteger),
+    Column("time_limit_s", BigInteger),
+    Column("slurm_gpus", Integer),  # how many Slurm gave it
+    Column("asked_ms", BigInteger),  # when Slurm was last asked
+    Column("is_final", Boolean, nullable=False, default=False),  # nothing of this will change
     Index("ix_job_raw_job_id_start_ms", "raw_job_id", "start_ms"),
+    Index("ix_job_array_job_id", "array_job_id"),
+    Index("ix_job_het_job_id", "het_job_id"),
     Index("ix_job_start_ms", "start_ms"),
+    Index("ix_job_is_final_asked_ms", "is_final", "asked_ms"),
 )
 
 job_node = Table(  # an allocation: a run's time on one node, as the node saw it
@@ -142,6 +166,7 @@ job_node = Table(  # an allocation: a run's time on one node, as the node saw it
     Column("unresolved", Text),  # JSON: Slurm's words for GPUs that no device answers to
     UniqueConstraint("node_id", "allocation"),
     Index("ix_job_node_job_id", "job_id"),
+    Index("ix_job_node_end_ms", "end_ms"),
 )
 
 job_gpu = Table(  # a GPU of an allocation, with its totals
@@ -151,6 +176,8 @@ job_gpu = Table(  # a GPU of an allocation, with its totals
     Column("job_node_id", ForeignKey("job_node.id"), nullable=False),
     Column("gpu_id", ForeignKey("gpu.id"), nullable=False),
     Column("ordinal", Integer),
+    Column("told", String(16)),  # by mark, processes, epilog or slurm
+    Column("settled", Boolean, nullable=False, default=True),  # false: its figures are still to be found in the blocks
     Column("samples", BigInteger, nullable=False, default=0),
     Column("covered_ms", BigInteger, nullable=False, default=0),
     Column("shared_ms", BigInteger, nullable=False, default=0),
@@ -161,6 +188,7 @@ job_gpu = Table(  # a GPU of an allocation, with its totals
     Column("energy_ms", BigInteger, nullable=False, default=0),
     Column("energy_source", String(8)),
     UniqueConstraint("job_node_id", "gpu_id"),
+    Index("ix_job_gpu_settled", "settled"),
 )
 
 block = Table(
@@ -172,12 +200,13 @@ block = Table(
     Column("start_ms", BigInteger, nullable=False),
     Column("end_ms", BigInteger, nullable=False),
     Column("owners", SmallInteger, nullable=False),
+    Column("job_gpu_id", ForeignKey("job_gpu.id")),  # the owner; none: nobody, or several, see notes
     Column("samples", Integer, nullable=False),
     Column("covered_ms", BigInteger, nullable=False),
     *_summary(),
     Column("energy_mj", BigInteger),
     Column("energy_source", String(8)),
-    Column("notes", Text),  # JSON: metrics that were not available, with the cause; values that were dropped
+    Column("notes", Text),  # JSON: missing (metric: cause, samples), dropped (metric: values), shares (owner: part)
     Column("samples_z", LargeBinary),
     Index("ix_block_gpu_id_start_ms", "gpu_id", "start_ms"),
 )

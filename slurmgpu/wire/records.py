@@ -23,6 +23,25 @@ class Stat:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """One owner's part of a shared GPU in a block. The parts of all owners add up to no more than 1.
+
+    ``source``: sm, by the use of the SMs that the driver measured for each process; equal, where it does not tell.
+    Memory is that of the owner's processes: Σ(bytes·dt) in byte·ms, the time that it covers, and the most.
+    """
+
+    part: float
+    source: str
+    mem_weight_ms: int = 0
+    mem_sum: float = 0.0
+    mem_max_bytes: int | None = None
+
+    def as_list(self) -> list[float | str | int | None]:
+        """The fields in their order: JSON's types."""
+        return [self.part, self.source, self.mem_weight_ms, self.mem_sum, self.mem_max_bytes]
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Consecutive samples of one GPU under one owner, without a gap, at most one flush period long.
 
@@ -43,15 +62,20 @@ class Block:
     energy_source: str | None = None  # counter, power (its integral), mixed
     missing: dict[str, tuple[str, int]] = field(default_factory=dict)  # metric: (cause, samples without it)
     dropped: dict[str, int] = field(default_factory=dict)  # metric: values out of range, not used
+    shares: dict[str, Share] = field(default_factory=dict)  # owner: its part; where there are several owners
     body: bytes = b""  # slurmgpu.wire.samples
 
 
 @dataclass(frozen=True, slots=True)
 class HeldGpu:
-    """A GPU that an allocation holds, and what Slurm called it."""
+    """A GPU that an allocation holds, and what Slurm called it.
+
+    ``told`` by mark; processes, that were seen there; or epilog, when the readings had gone to nobody.
+    """
 
     uuid: str
     ordinal: int | None = None
+    told: str = "mark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +93,8 @@ class Allocation:
     job_id: int  # the raw job id
     start_ms: int
     end_ms: int | None
-    source: str  # what told the start: prolog, epilog, cgroup, slurm
-    end_source: str | None = None  # what told the end: epilog, prolog of the next owner, boot, slurm
+    source: str  # what told the start: prolog, epilog, cgroup, stepd, environment, slurm
+    end_source: str | None = None  # what told the end: epilog, prolog (of the next run), processes, boot, lost, slurm
     gpus: tuple[HeldGpu, ...] = ()
     unresolved: tuple[str, ...] = ()  # Slurm's words for GPUs that no device answers to
     restart_count: int | None = None  # the prolog's
@@ -100,6 +124,7 @@ class GpuInfo:
     memory_bytes: int | None = None
     compute_capability: str | None = None
     pci_address: str | None = None  # dddddddd:bb:dd.f, lower case
+    ordinal: int | None = None  # Slurm's number
     numa_node: int = -1  # -1: unknown
     driver_version: str | None = None
     cuda_version: str | None = None
@@ -122,9 +147,21 @@ class Event:
     allocation: str | None = None
 
 
-Record = Block | Allocation | GpuInfo | Event
+@dataclass(frozen=True, slots=True)
+class NodeStart:
+    """slurmgpud has started: what is not open now has ended, whatever became of its epilog's mark."""
 
-_CLASSES: dict[str, type[Record]] = {cls.RECORD: cls for cls in (Block, Allocation, GpuInfo, Event)}
+    RECORD: ClassVar[str] = "start"
+
+    t_ms: int
+    boot_id: str
+    version: str
+    open: tuple[str, ...] = ()  # ids of the allocations that are open
+
+
+Record = Block | Allocation | GpuInfo | Event | NodeStart
+
+_CLASSES: dict[str, type[Record]] = {cls.RECORD: cls for cls in (Block, Allocation, GpuInfo, Event, NodeStart)}
 
 
 def to_plain(record: Record) -> dict[str, Any]:
@@ -135,9 +172,11 @@ def to_plain(record: Record) -> dict[str, Any]:
         if spec.name == "body" or value == spec.default or value in ((), {}):
             continue
         if spec.name == "gpus":
-            value = [[gpu.uuid, gpu.ordinal] for gpu in value]
+            value = [[gpu.uuid, gpu.ordinal, gpu.told] for gpu in value]
         elif spec.name == "stats":
             value = {name: [s.weight_ms, s.sum, s.min, s.max] for name, s in value.items()}
+        elif spec.name == "shares":
+            value = {owner: share.as_list() for owner, share in value.items()}
         plain[spec.name] = value
     return plain
 
@@ -154,8 +193,11 @@ def from_plain(plain: dict[str, Any], body: bytes = b"") -> Record:
         values["owners"] = tuple(values.get("owners", ()))
         values["stats"] = {name: Stat(*numbers) for name, numbers in values.get("stats", {}).items()}
         values["missing"] = {name: (cause, n) for name, (cause, n) in values.get("missing", {}).items()}
+        values["shares"] = {owner: Share(*parts) for owner, parts in values.get("shares", {}).items()}
         values["body"] = body
     elif cls is Allocation:
-        values["gpus"] = tuple(HeldGpu(uuid, ordinal) for uuid, ordinal in values.get("gpus", ()))
+        values["gpus"] = tuple(HeldGpu(*parts) for parts in values.get("gpus", ()))
         values["unresolved"] = tuple(values.get("unresolved", ()))
+    elif cls is NodeStart:
+        values["open"] = tuple(values.get("open", ()))
     return cls(**values)

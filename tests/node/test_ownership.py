@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from slurmgpu.node.gpunames import tokens
+from slurmgpu.node.identity import Identity
 from slurmgpu.node.marks import Mark, parse_environment
 from slurmgpu.node.nvml import Device
-from slurmgpu.node.ownership import News, Ownership, tokens
+from slurmgpu.node.ownership import News, Ownership
 from slurmgpu.wire.records import Allocation
 from tests.node.test_marks import RECORDED, block
 
@@ -16,7 +18,7 @@ def devices(minors: list[int | None], prefix: str = "GPU-") -> list[Device]:
 
 
 def ownership(minors: list[int | None] | None = None) -> Ownership:
-    made = Ownership("cluster", "host")
+    made = Ownership(Identity("cluster", "host"))
     made.set_devices(devices(list(range(8)) if minors is None else minors))
     return made
 
@@ -69,7 +71,7 @@ def test_recorded_prologs(release: str, case: str, gpus: list[str] | None) -> No
 def test_uuids_in_the_hook_win(release: str) -> None:
     item = recorded(f"{release}.prolog.uuid.n1.env", 1.0)
     named = item.environment["CUDA_VISIBLE_DEVICES"].split(",")
-    made = Ownership("c", "h")
+    made = Ownership(Identity("c", "h"))
     # The driver lists them the other way round and with other minors: only the UUID can be right.
     made.set_devices([Device(None, i, uuid, 7 - i, None, None, None) for i, uuid in enumerate(reversed(named))])
     (allocation,) = allocations(made.take([item]))
@@ -96,7 +98,7 @@ class TestGresConf:
     @staticmethod
     def held(tmp_path: Path, text: str, numbers: str, devices: list[Device]) -> list[str]:
         (tmp_path / "gres.conf").write_text(text)
-        made = Ownership("cluster", "n2")
+        made = Ownership(Identity("cluster", "n2"))
         made.set_devices(devices)
         item = mark(1, "prolog", 1.0, SLURM_JOB_GPUS=numbers, SLURM_CONF=str(tmp_path / "slurm.conf"))
         (allocation,) = allocations(made.take([item]))
@@ -127,7 +129,7 @@ class TestGresConf:
         assert self.held(tmp_path, "AutoDetect=nvml", "0,3", found) == [by_address[0], by_address[3]]
 
     def test_a_file_that_changes_is_read_again(self, tmp_path: Path) -> None:
-        made = Ownership("cluster", "n2")
+        made = Ownership(Identity("cluster", "n2"))
         made.set_devices(devices(list(range(8))))
         held = []
         for job, text in ((1, "Name=gpu File=/dev/nvidia[4-7]"), (2, "Name=gpu File=/dev/nvidia[2-3]")):

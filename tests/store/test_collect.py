@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, func, select
 
-from slurmgpu.store.collect import Collector
+from slurmgpu.collect.spools import Collector
 from slurmgpu.store.schema import block, job_gpu, segment
 from slurmgpu.store.writer import Writer
 from tests.store import making

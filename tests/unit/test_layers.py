@@ -21,7 +21,8 @@ ALLOWED = {
     "report": {"store", "slurm", "wire", "config"},
     "export": {"store", "slurm", "wire", "config"},
     "drain": {"store", "slurm", "wire", "config"},
-    "cli": {"report", "export", "drain", "store", "slurm", "wire", "config"},
+    "collect": {"store", "slurm", "wire", "config"},
+    "cli": {"collect", "report", "export", "drain", "store", "slurm", "wire", "config"},
 }
 
 

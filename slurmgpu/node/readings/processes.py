@@ -16,6 +16,7 @@ def _prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
     lists = ProcessLists(gate, device)
     if not lists.available:
         return None
+    gate.process_lists[device.uuid] = lists
     second, third, fourth = slot + 1, slot + 2, slot + 3
 
     def probe(row: Row) -> int:
@@ -28,7 +29,8 @@ def _prepare(gate: Gate, device: Device, slot: int) -> Probe | None:
         memories = [process.mem_bytes for process in processes if process.mem_bytes is not None]
         row[slot] = len(processes) - graphics
         row[second] = graphics
-        row[fourth] = sum(use.sm_util_pct for use in lists.uses()) if lists.has_uses else None
+        uses = lists.uses()
+        row[fourth] = sum(use.sm_util_pct for use in uses) if lists.has_uses else None
         row[third] = sum(memories) if len(memories) == len(processes) else None
         return 0
 

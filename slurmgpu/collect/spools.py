@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import glob
 import logging
-import signal
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from slurmgpu.store.engine import first_line
 from slurmgpu.store.writer import Writer
 from slurmgpu.wire.segment import SUFFIX, read
 
 log = logging.getLogger(__name__)
 
 _ASIDE = "bad"
-_BACK_OFF_S = (1.0, 300.0)
 
 
 @dataclass(slots=True)
@@ -71,27 +66,6 @@ class Collector:
                 taken.repeated += 1
             path.unlink(missing_ok=True)
         return taken
-
-    def stay(self, every_s: float) -> None:
-        """Passes until SIGTERM or SIGINT. What the database refuses stays in the spools and is tried again."""
-        ends = {signal.SIGTERM, signal.SIGINT}
-        signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # a pass is never broken off
-        back_off_s = _BACK_OFF_S[0]
-        log.info("collecting every %g s", every_s)
-        while True:
-            pause_s = every_s
-            try:
-                taken = self.collect()
-            except SQLAlchemyError as error:
-                pause_s, back_off_s = back_off_s, min(2 * back_off_s, _BACK_OFF_S[1])
-                log.error("the database failed: %s; tried again in %g s", first_line(error), pause_s)
-            else:
-                back_off_s = _BACK_OFF_S[0]
-                if taken.written or taken.aside:
-                    log.info("%d segments taken, %d set aside", taken.written, taken.aside)
-            if signal.sigtimedwait(ends, pause_s) is not None:
-                log.info("stopped")
-                return
 
     def _segments(self) -> Iterator[Path]:
         per_folder = [sorted(folder.glob(f"[!.]*{SUFFIX}")) for folder in folders_of(self._patterns)]
