@@ -60,7 +60,9 @@ import sys, signal, logging, shutil
 from pathlib import Path
 from slurmgpu.config import NodeConfig, Seconds
 from slurmgpu.node.daemon import Daemon
+from slurmgpu.node.identity import Identity
 from slurmgpu.node.nvml import Gate
+from slurmgpu.node.pids import Pids
 from slurmgpu.node.spool import Spool
 folder = Path(sys.argv[1])
 
@@ -69,6 +71,7 @@ class Fast:
     now = 1000.0
     def monotonic(self): return self.now
     def wall(self): return 1.7e9 + self.now
+    def uptime(self): return self.now
     def wait(self, seconds):
         self.now += max(0.0, seconds)
         hour = int((self.now - 1000) / 3600)

@@ -11,6 +11,7 @@ from rich.text import Text
 from slurmgpu.report.build import job_runs
 from slurmgpu.report.style import Style
 from slurmgpu.report.text import render
+from slurmgpu.slurm.jobid import JobRef
 from slurmgpu.store.engine import connect
 
 THEME = TerminalTheme(
@@ -47,7 +48,7 @@ SVG = """\
 
 def main(url: str, job_id: str, out: str) -> None:
     with connect(url).connect() as connection:
-        (*_, run) = job_runs(connection, int(job_id))
+        (*_, run) = job_runs(connection, JobRef(int(job_id)))
     console = Console(record=True, width=80, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi(f"$ slurmgpu report {job_id}\n\n" + render(run, Style(colour=True))))
     svg = console.export_svg(theme=THEME, code_format=SVG, unique_id="report")

@@ -16,21 +16,24 @@ if TYPE_CHECKING:
 
 
 def report(
-    job_id: Annotated[str, typer.Argument(metavar="JOBID", help="The job's id.")],
+    job_id: Annotated[str, typer.Argument(metavar="JOBID", help="As squeue prints it: 123, 123_4, 123_[1-5], 123+1.")],
     output: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.text,
     duplicates: Annotated[bool, typer.Option("--duplicates", "-D", help="All runs of a requeued job.")] = False,
     cluster: Annotated[str | None, typer.Option("--cluster", "-M", help="Slurm's name of the cluster.")] = None,
     config: ConfigFile = None,
 ) -> None:
     """Say what a job did with its GPUs: the latest run, or with -D all of them."""
-    raw_job_id = _raw_job_id(job_id)
     from slurmgpu.config import load
     from slurmgpu.report.build import job_runs
+    from slurmgpu.slurm.jobid import JobIdError, parse_job
     from slurmgpu.store.engine import connect
 
+    try:
+        ref = parse_job(job_id)
+    except JobIdError as error:
+        raise UsageError(str(error)) from None
     with connect(load(config).store.url).connect() as connection:
-        runs = job_runs(connection, raw_job_id, cluster)
-    shown = runs if duplicates else runs[-1:]
+        shown = job_runs(connection, ref, cluster, all_runs=duplicates)
     emit(_render(shown, output))
     if any(run.coverage == 0 for run in shown):
         raise typer.Exit(Exit.PARTIAL)
@@ -47,9 +50,3 @@ def _render(runs: Sequence[RunFacts], output: Format) -> str:
 
     forms = {Format.json: formats.to_json, Format.csv: formats.to_csv, Format.ndjson: formats.to_ndjson}
     return forms[output](runs)
-
-
-def _raw_job_id(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 32):
-        raise UsageError(f"{text!r} is not a job id: give the number that squeue and sacct print, such as 1234")
-    return int(text)

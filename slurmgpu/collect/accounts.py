@@ -20,7 +20,7 @@ from slurmgpu.config import SlurmConfig
 from slurmgpu.slurm.accounting import MAX_IDS, Accounting
 from slurmgpu.slurm.facts import JobFacts, SlurmUnavailableError
 from slurmgpu.slurm.live import LiveJob, running
-from slurmgpu.store import facts, late
+from slurmgpu.store import correct, facts, late
 
 log = logging.getLogger(__name__)
 
@@ -111,10 +111,14 @@ class Accounts:
             by_job[item.job_id].append(item)
         with self._engine.begin() as connection:
             for run in self._asked:
-                found = match(run, by_job[run.raw_job_id])
+                candidates = by_job[run.raw_job_id]
+                found = match(run, candidates)
                 run_id = facts.learn(connection, run.id, now_ms, _values(found) if found else {})
-                if found and found.is_final and found.end_s:
-                    facts.end_without_epilog(connection, run_id, found.end_s * 1000, now_ms)
+                if found and found.is_final and found.start_s and found.end_s:
+                    span_ms = (found.start_s * 1000, found.end_s * 1000)
+                    was_resized = any(item.state.startswith("RESIZ") for item in candidates)
+                    done = correct.by_slurm(connection, run_id, span_ms, now_ms, may_widen=not was_resized)
+                    facts.finish(connection, run_id, done=done)
             if answer.live is not None and self._cluster_id is not None:
                 live_jobs.take(connection, self._cluster_id, answer.live, now_ms)
             late.settle(connection, now_ms)
@@ -164,5 +168,4 @@ def _values(item: JobFacts) -> dict[str, Any]:
         "slurm_gpus": item.gpus,
         "sluid": item.sluid,
     }
-    known = {name: value for name, value in values.items() if value not in (None, "")}
-    return {**known, "is_final": item.is_final}
+    return {name: value for name, value in values.items() if value not in (None, "")}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 from slurmgpu.node.clock import Clock
 from slurmgpu.node.devices import Devices
 from slurmgpu.node.identity import Identity
-from slurmgpu.node.marks import Mark, MarkFolder
+from slurmgpu.node.marks import Mark, MarkFolder, order
 from slurmgpu.node.nvml import Device
 from slurmgpu.node.ownership import News, Ownership
 from slurmgpu.node.pids import Pids
@@ -22,7 +21,6 @@ from slurmgpu.wire.records import Allocation, Record, from_plain, to_plain
 log = logging.getLogger(__name__)
 
 _KEPT = "open.json"
-_SLACK_S = 1.0  # a mark is written a moment before it is seen
 
 
 class Attribution:
@@ -40,7 +38,6 @@ class Attribution:
         self._clock = clock
         self._boot_id = boot_id
         self._witness = Witness(pids, clock.wall)
-        self._looked: float | None = None
         self._saved: list[Allocation] = []
         self._finished: list[Mark] = []
         self._devices_changed = False
@@ -64,15 +61,11 @@ class Attribution:
 
     def follow(self) -> list[Record]:
         """Take in new marks."""
-        now, wall = self._clock.monotonic(), self._clock.wall()
-        marks = self._folder.scan()
+        wall, uptime = self._clock.wall(), self._clock.uptime()
+        marks = [mark.by(wall, uptime) for mark in self._folder.scan()]
         if marks:
             self._identity.take(marks[0])
-        if self._looked is not None:  # a mark that was not there at the last look is not older, whatever its clock said
-            first = wall - (now - self._looked) - _SLACK_S
-            marks = [replace(mark, t=max(first, mark.t)) if self._ownership.is_new(mark) else mark for mark in marks]
-        self._looked = now
-        return self._use(self._ownership.take([replace(mark, t=min(wall, mark.t)) for mark in marks]))
+        return self._use(self._ownership.take(sorted(marks, key=order)))
 
     def after_round(self) -> list[Record]:
         """After a round of readings: what a new list of GPUs, or a new look at the processes, says of owners."""

@@ -18,6 +18,10 @@ class Clock(Protocol):
         """Unix seconds, for labels."""
         ...
 
+    def uptime(self) -> float:
+        """Seconds since the machine started, as in /proc/uptime."""
+        ...
+
     def wait(self, seconds: float) -> int | None:
         """Wait, at most so long; the number of the signal that ended the wait."""
         ...
@@ -36,6 +40,9 @@ class SystemClock:
 
     def wall(self) -> float:
         return time.time()
+
+    def uptime(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def wait(self, seconds: float) -> int | None:
         info = signal.sigtimedwait(self.SIGNALS, max(0.0, seconds))

@@ -1,7 +1,7 @@
 """What the hooks wrote: one file for each prolog and epilog, ``JOBID.prolog.PID`` or ``JOBID.epilog.PID``.
 
-A mark holds the hook's environment as a NUL-separated block; its mtime is the moment. Whatever stands in it may come
-from a user: it is read as bytes, by exact names, and never as lines.
+A mark holds the hook's environment as a NUL-separated block and behind it the machine's uptime; its mtime is the moment
+by the wall clock. Whatever stands in it may come from a user: it is read as bytes, by exact names, and never as lines.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -21,6 +21,8 @@ _MAX_BYTES = 4 << 20
 _MAX_VALUE = 1024  # of a value that is kept; the longest of use is a node list
 _ABANDONED_S = 3600
 _TICK_NS = 50_000_000
+_STEP_S = 0.1  # a wall clock that moved by more against the uptime was set
+_UPTIME = re.compile(rb"([0-9]{1,12}\.[0-9]{2}) [0-9.]+\n")
 
 
 class MarksError(Exception):
@@ -31,7 +33,8 @@ class MarksError(Exception):
 class Mark:
     """Job ``job_id`` started (``prolog``) or ended (``epilog``) on this node at ``t``, unix seconds.
 
-    ``environment`` holds only what slurmgpu uses. It is empty when the disk was full.
+    ``t`` is by the wall clock as it is now. ``environment`` holds only what slurmgpu uses. It is empty when the disk was full. ``stepped_s``: by how much the
+    clock was set since the mark was written; ``t - stepped_s`` is what it showed then.
     """
 
     path: Path
@@ -39,6 +42,17 @@ class Mark:
     hook: str
     t: float
     environment: dict[str, str]
+    uptime_s: float | None = None
+    stepped_s: float = 0.0
+
+    def by(self, wall_s: float, uptime_s: float) -> Mark:
+        """The mark with its time by the clocks as they are now: the wall clock may have been set since."""
+        if self.uptime_s is None:
+            return replace(self, t=min(self.t, wall_s))
+        true_t = min(wall_s, wall_s - uptime_s + self.uptime_s)
+        if abs(true_t - self.t) < _STEP_S:
+            return replace(self, t=min(self.t, wall_s))  # finer than the uptime
+        return replace(self, t=true_t, stepped_s=true_t - self.t)
 
     def get(self, name: str) -> str | None:
         """A variable's value; None when it is not set or empty."""
@@ -48,6 +62,11 @@ class Mark:
         """A variable that is a number; None when it is not set or no number."""
         value = self.environment.get(name, "")
         return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else None
+
+
+def order(mark: Mark) -> tuple[float, bool]:
+    """Marks sorted by this are followed as things happened; an end comes before a start at the same moment."""
+    return mark.t, mark.hook == "prolog"
 
 
 class MarkFolder:
@@ -100,7 +119,7 @@ class MarkFolder:
                 log.warning("mark %s cannot be read: %s", entry.name, error.strerror or error)
         # A folder that changed just now may change again within one tick of its clock, without showing it.
         self._seen_ns = seen_ns if time.time_ns() - seen_ns > _TICK_NS else -1
-        return sorted(marks, key=lambda mark: (mark.t, mark.hook == "prolog"))
+        return sorted(marks, key=order)
 
     def remove(self, mark: Mark) -> None:
         """Forget a mark whose news is safe."""
@@ -123,13 +142,16 @@ def _read(path: Path, job_id: int, hook: str) -> Mark:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError("not a plain file")
-        return Mark(path, job_id, hook, status.st_mtime_ns / 1e9, parse_environment(file.read(_MAX_BYTES)))
+        block = file.read(_MAX_BYTES)
+        uptime = _UPTIME.fullmatch(block.rpartition(b"\0")[2])
+        mtime = status.st_mtime_ns / 1e9
+        return Mark(path, job_id, hook, mtime, parse_environment(block), float(uptime[1]) if uptime else None)
 
 
 def parse_environment(block: bytes) -> dict[str, str]:
     """The variables of use from a NUL-separated block; of a name that comes twice, the first.
 
-    Bytes that are not UTF-8 are replaced; a last entry without its NUL was cut off and is left out.
+    Bytes that are not UTF-8 are replaced; a last entry without its NUL was cut off, or is the uptime: it is left out.
     """
     found: dict[str, str] = {}
     for entry in block.split(b"\0")[:-1]:

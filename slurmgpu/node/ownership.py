@@ -158,8 +158,8 @@ class Ownership:
             return
         if before is not None:
             self._close(key, before, mark.t, "prolog", None, news)
-        allocation = self._allocation(key, mark, round(mark.t * 1000), None, "prolog")
-        self._keep(key, _Held(allocation, [mark]))
+        allocation = self._allocation(key, mark, round((mark.t - mark.stepped_s) * 1000), None, "prolog")
+        self._keep(key, _Held(allocation, [mark], mark.stepped_s))
         news.records.append(allocation)
         if allocation.unresolved:
             news.records.append(_unresolved(allocation, mark))
@@ -194,7 +194,7 @@ class Ownership:
             self._close(key, held, mark.t, "epilog", exit_code, news)
             return
         # No prolog ran, or its mark is lost: what the epilog says is all there is.
-        end_ms = round(mark.t * 1000)
+        end_ms = round((mark.t - mark.stepped_s) * 1000)
         start_s = mark.number("SLURM_JOB_START_TIME")
         start_ms = min(start_s * 1000, end_ms) if start_s else end_ms
         made = self._allocation(key, mark, start_ms, end_ms, "epilog")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from slurmgpu.report.facts import EventFacts, Gap, GpuFacts, RunFacts
+from slurmgpu.report.facts import AllocationFacts, EventFacts, Gap, GpuFacts, RunFacts
+from slurmgpu.slurm.jobid import JobRef
 from slurmgpu.store import queries
-from slurmgpu.store.queries import GpuTime
+from slurmgpu.store.queries import GpuTime, JobChoice
 from slurmgpu.wire.samples import SamplesError
 
 TIMELINE = 24  # figures of a GPU's timeline
@@ -25,16 +27,25 @@ class NoSuchJobError(LookupError):
     """The database has nothing of this job."""
 
 
-def job_runs(connection: Connection, raw_job_id: int, cluster: str | None = None) -> list[RunFacts]:
-    """The facts of all runs of a job, oldest first. Raises :class:`NoSuchJobError`."""
-    rows = queries.runs(connection, raw_job_id, cluster)
+def job_runs(
+    connection: Connection, ref: JobRef, cluster: str | None = None, *, all_runs: bool = True
+) -> list[RunFacts]:
+    """The facts of all runs of a job, or of each job's latest only. Raises :class:`NoSuchJobError`."""
+    tasks = ref.tasks.ranges if ref.tasks else None if ref.task is None else (range(ref.task, ref.task + 1),)
+    choice = JobChoice(ref.job_id, tasks, ref.het_offset, ref.sluid)
+    rows = queries.runs(connection, choice, cluster)
     if not rows:
         where = f" of cluster {cluster}" if cluster else ""
         raise NoSuchJobError(
-            f"nothing is known of job {raw_job_id}{where}: it has not started on a node that slurmgpu watches,"
+            f"nothing is known of job {ref}{where}: it has not started on a node that slurmgpu watches,"
             " or its data is still on the way"
         )
-    return [_run(connection, row, number, len(rows)) for number, row in enumerate(rows, start=1)]
+    found = []
+    for _, group in groupby(rows, key=lambda row: (row.cluster_id, row.raw_job_id)):
+        mine = list(group)
+        numbered = list(enumerate(mine, start=1))
+        found += [_run(connection, row, number, len(mine)) for number, row in numbered[0 if all_runs else -1 :]]
+    return found
 
 
 def _run(connection: Connection, row: Row[Any], number: int, count: int) -> RunFacts:
@@ -68,6 +79,19 @@ def _run(connection: Connection, row: Row[Any], number: int, count: int) -> RunF
         energy_mj=sum(known) if known else None,
         energy_is_lower_bound=len(known) < len(gpus) or any(gpu.energy_is_lower_bound for gpu in gpus),
         coverage=min(1.0, sum(gpu.covered_ms for gpu in gpus) / allocated) if allocated > 0 else None,
+        name=row.name,
+        qos=row.qos,
+        slurm_state=row.state,
+        array_job_id=row.array_job_id,
+        array_task=row.array_task,
+        het_job_id=row.het_job_id,
+        het_offset=row.het_offset,
+        submit_ms=None if row.submit_s is None else row.submit_s * 1000,
+        time_limit_s=row.time_limit_s,
+        allocations=tuple(
+            AllocationFacts(place.node_name, place.start_ms, place.end_ms, place.source, place.end_source)
+            for place in places
+        ),
         unresolved=tuple(word for place in places for word in json.loads(place.unresolved or "[]")),
         gaps=tuple(_gaps(connection, held, gpus)),
         events=tuple(_events(connection, row.start_ms, seen_ms, places, held)),

@@ -77,8 +77,19 @@ class EventFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class AllocationFacts:
+    """The run's time on one node, and what told its start and end: hooks, processes, or Slurm."""
+
+    node: str
+    start_ms: int
+    end_ms: int | None
+    source: str | None
+    end_source: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunFacts:
-    """One run of a job.
+    """One run of a job. What accounting says (name, state, array and het ids …) is None until Slurm was asked.
 
     Averages over GPUs are weighted by GPU-time. ``end_ms`` is None while it runs; ``seen_ms`` is the time up to which
     the figures go.
@@ -104,6 +115,16 @@ class RunFacts:
     energy_mj: int | None
     energy_is_lower_bound: bool
     coverage: float | None
+    name: str | None = None
+    qos: str | None = None
+    slurm_state: str | None = None
+    array_job_id: int | None = None
+    array_task: int | None = None
+    het_job_id: int | None = None
+    het_offset: int | None = None
+    submit_ms: int | None = None
+    time_limit_s: int | None = None
+    allocations: tuple[AllocationFacts, ...] = ()
     unresolved: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
     events: tuple[EventFacts, ...] = field(default=())
@@ -114,10 +135,21 @@ class RunFacts:
         return (self.seen_ms if self.end_ms is None else self.end_ms) - self.start_ms
 
     @property
+    def label(self) -> str:
+        """The id as squeue prints it: 22_3 of an array, 23+1 of a het job."""
+        if self.array_job_id is not None and self.array_task is not None:
+            return f"{self.array_job_id}_{self.array_task}"
+        if self.het_job_id is not None and self.het_offset is not None:
+            return f"{self.het_job_id}+{self.het_offset}"
+        return str(self.job_id)
+
+    @property
     def state(self) -> str:
-        """running, or ended with what the job's script said."""
+        """running, or ended with what Slurm, or until it was asked the job's script, said."""
         if self.end_ms is None:
-            return "running"
+            return (self.slurm_state or "running").lower()
+        if self.slurm_state and self.slurm_state not in ("RUNNING", "COMPLETING", "SUSPENDED", "FAILED"):
+            return self.slurm_state.lower().replace("_", " ")
         if self.signal:
             return f"ended by signal {self.signal}"
         return "ended" if self.exit_code is None else f"ended, exit {self.exit_code}"

@@ -115,7 +115,26 @@ def _run(run: RunFacts) -> dict[str, Any]:
         "user": run.user,
         "account": run.account,
         "partition": run.partition,
+        "name": run.name,
+        "qos": run.qos,
+        "slurm_state": run.slurm_state,
+        "array_job_id": run.array_job_id,
+        "array_task": run.array_task,
+        "het_job_id": run.het_job_id,
+        "het_offset": run.het_offset,
+        "submit": None if run.submit_ms is None else units.iso_time(run.submit_ms),
+        "time_limit_s": run.time_limit_s,
         "nodes": list(run.nodes),
+        "allocations": [
+            {
+                "node": item.node,
+                "start": units.iso_time(item.start_ms),
+                "end": None if item.end_ms is None else units.iso_time(item.end_ms),
+                "source": item.source,
+                "end_source": item.end_source,
+            }
+            for item in run.allocations
+        ],
         "start": units.iso_time(run.start_ms),
         "end": None if run.end_ms is None else units.iso_time(run.end_ms),
         "seen_until": units.iso_time(run.seen_ms),

@@ -10,6 +10,7 @@ from slurmgpu.report.style import Style
 
 _SHOWN_GAPS = 3
 _SHOWN_EVENTS = 5
+_WIDTH = 80
 
 
 def render(run: RunFacts, style: Style) -> str:
@@ -31,7 +32,9 @@ def _head(run: RunFacts, style: Style) -> Iterator[str]:
         who += f" ({units.plain(run.account)})"
     which = f" · run {run.run} of {run.runs}" if run.runs > 1 else ""
     partition = f" · partition {units.plain(run.partition)}" if run.partition else ""
-    yield f"{style.bold(f'Job {run.job_id}')}{which} · {who}{partition} · {style.state(run)}"
+    yield f"{style.bold(f'Job {run.label}')}{which} · {who}{partition} · {style.state(run)}"
+    if run.name:
+        yield units.shortened(units.plain(run.name), _WIDTH)
     until = "now" if run.end_ms is None else units.clock_time(run.end_ms)
     yield f"{units.clock_time(run.start_ms)} → {until}  ({units.elapsed(run.elapsed_ms)})"
     models = list(dict.fromkeys(units.plain(gpu.model) for gpu in run.gpus))
@@ -85,7 +88,7 @@ def _notes(run: RunFacts, style: Style) -> Iterator[str]:
     yield from _gaps(run.gaps)
     shared = [gpu for gpu in run.gpus if gpu.shared_ms]
     if shared:
-        yield f"{_count(len(shared), 'GPU')} shared with other jobs: busy, memory are the device's, energy is divided."
+        yield f"{_count(len(shared), 'GPU')} shared with other jobs: busy, memory and energy are this job's part."
     by_power = [gpu for gpu in run.gpus if gpu.energy_source in ("power", "mixed")]
     if by_power:
         yield f"Energy of {_count(len(by_power), 'GPU')}: integral of power, for want of a usable energy counter."

@@ -82,3 +82,8 @@ def plain(text: str | None) -> str:
     if not text:
         return UNKNOWN
     return "".join("�" if unicodedata.category(char).startswith("C") else char for char in text)
+
+
+def shortened(text: str, width: int) -> str:
+    """The text in at most so many characters."""
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -7,10 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, or_, select, update
 
-from slurmgpu.store import late, runs
-from slurmgpu.store.schema import cluster, job, job_node, node
+from slurmgpu.store import runs
+from slurmgpu.store.schema import cluster, job
 
-_NODE_LAG_MS = 5_000
 _RUNNING_AGAIN_MS = 600_000  # a job that runs changes little
 
 
@@ -60,23 +59,6 @@ def learn(connection: Connection, run_id: int, now_ms: int, values: Mapping[str,
     return run_id
 
 
-def end_without_epilog(connection: Connection, run_id: int, end_ms: int, now_ms: int) -> bool:
-    """Close what no epilog closed, by Slurm's end of the run. True when something was closed.
-
-    An epilog's mark may still be on its way: not before the node has sent something that is younger than the end.
-    """
-    may = or_(node.c.newest_ms > end_ms + _NODE_LAG_MS, job_node.c.source == "slurm")
-    if now_ms > end_ms + late.GRACE_MS:
-        may = job_node.c.id.is_not(None)
-    rows = connection.execute(
-        select(job_node.c.id, job_node.c.start_ms)
-        .join(node)
-        .where(job_node.c.job_id == run_id, job_node.c.end_ms.is_(None), may)
-    ).all()
-    for row in rows:
-        late.give_back(connection, row.id, max(row.start_ms, end_ms))
-        ended = update(job_node).where(job_node.c.id == row.id)
-        connection.execute(ended.values(end_ms=max(row.start_ms, end_ms), end_source="slurm"))
-    if rows:
-        runs.refresh_times(connection, run_id)
-    return bool(rows)
+def finish(connection: Connection, run_id: int, *, done: bool) -> None:
+    """Whether all is known of a run that has ended; what is not done is asked for again."""
+    connection.execute(update(job).where(job.c.id == run_id).values(is_final=done))

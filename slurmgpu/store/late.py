@@ -48,6 +48,7 @@ def settle(connection: Connection, now_ms: int) -> int:
             job_node.c.allocation,
             job_node.c.start_ms,
             job_node.c.end_ms,
+            job_node.c.widened,
             node.c.newest_ms,
         )
         .join(job_node, job_node.c.id == job_gpu.c.job_node_id)
@@ -58,7 +59,8 @@ def settle(connection: Connection, now_ms: int) -> int:
     rows = connection.execute(query).all()
     for row in rows:
         end_ms = row.end_ms if row.end_ms is not None else now_ms
-        held = _Held(row.id, row.gpu_id, row.allocation, row.told in _TO_NOBODY, row.start_ms, end_ms)
+        to_nobody = row.widened or row.told in _TO_NOBODY
+        held = _Held(row.id, row.gpu_id, row.allocation, to_nobody, row.start_ms, end_ms)
         complete = (row.newest_ms or 0) > end_ms + _FLUSH_MS or now_ms > end_ms + GRACE_MS
         values = _totals(connection, held).values() | {"settled": row.end_ms is not None and complete}
         connection.execute(update(job_gpu).where(job_gpu.c.id == row.id).values(**values))

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, func, or_, select
+from sqlalchemy import Column, Connection, Row, and_, case, func, or_, select
+from sqlalchemy.sql.elements import ColumnElement
 
 from slurmgpu.store.schema import (
     block,
@@ -35,13 +36,39 @@ class GpuTime:
     end_ms: int
 
 
-def runs(connection: Connection, raw_job_id: int, cluster_name: str | None = None) -> list[Row[Any]]:
-    """All runs of a raw job id, oldest first, with the cluster's name."""
+@dataclass(frozen=True, slots=True)
+class JobChoice:
+    """Which runs are meant: of one raw id with the tasks of its array and the components of its het job, or fewer."""
+
+    job_id: int | None = None
+    tasks: tuple[range, ...] | None = None
+    het_offset: int | None = None
+    sluid: str | None = None
+
+    def condition(self) -> ColumnElement[bool]:
+        """For WHERE."""
+        if self.sluid is not None:
+            return job.c.sluid == self.sluid
+        if self.tasks is not None:
+            parts = [_in_range(job.c.array_task, tasks) for tasks in self.tasks]
+            return and_(job.c.array_job_id == self.job_id, or_(*parts))
+        if self.het_offset is not None:
+            return and_(job.c.het_job_id == self.job_id, job.c.het_offset == self.het_offset)
+        return or_(*(column == self.job_id for column in (job.c.raw_job_id, job.c.array_job_id, job.c.het_job_id)))
+
+
+def _in_range(column: Column[Any], numbers: range) -> ColumnElement[bool]:
+    within = and_(column >= numbers.start, column < numbers.stop)
+    return within if numbers.step == 1 else and_(within, (column - numbers.start) % numbers.step == 0)
+
+
+def runs(connection: Connection, choice: JobChoice, cluster_name: str | None = None) -> list[Row[Any]]:
+    """The runs that are meant, by job and oldest first, with the cluster's name."""
     query = (
         select(job, cluster.c.name.label("cluster_name"))
         .join(cluster)
-        .where(job.c.raw_job_id == raw_job_id)
-        .order_by(job.c.start_ms, job.c.id)
+        .where(choice.condition())
+        .order_by(job.c.array_task, job.c.het_offset, job.c.raw_job_id, job.c.start_ms, job.c.id)
     )
     if cluster_name:
         query = query.where(cluster.c.name == cluster_name)

@@ -163,6 +163,7 @@ job_node = Table(  # an allocation: a run's time on one node, as the node saw it
     Column("source", String(16)),
     Column("end_source", String(16)),
     Column("exit_code", Integer),
+    Column("widened", Boolean, nullable=False, default=False),  # by Slurm's word: nobody's blocks within are its own
     Column("unresolved", Text),  # JSON: Slurm's words for GPUs that no device answers to
     UniqueConstraint("node_id", "allocation"),
     Index("ix_job_node_job_id", "job_id"),

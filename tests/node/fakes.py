@@ -13,5 +13,8 @@ class FakeClock:
     def wall(self) -> float:
         return self.now
 
+    def uptime(self) -> float:
+        return self.now
+
     def wait(self, seconds: float) -> int | None:
         return None

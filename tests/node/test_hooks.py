@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def test_mark_holds_the_environment(hook: str, shell: str, tmp_path: Path) -> No
     assert silent(call(hook, hostile, shell))
     (mark,) = MarkFolder(tmp_path / "a b" / "run").scan()
     assert (mark.job_id, mark.hook, mark.get("SLURM_JOB_GPUS")) == (42, hook, "1,3")
+    assert abs((mark.uptime_s or 0) - time.clock_gettime(time.CLOCK_BOOTTIME)) < 60
     assert mark.path.stat().st_mode & 0o777 == 0o600
     assert mark.path.parent.stat().st_mode & 0o777 == 0o700
     assert not (tmp_path / "pwned").exists()

@@ -8,7 +8,7 @@ import pytest
 from slurmgpu.config import NodeConfig
 from slurmgpu.node.pids import Pids, ProcessJob
 
-RECORDED = Path(__file__).parents[1] / "data" / "slurm-env" / "proc_cgroup.tsv"
+RECORDED = Path(__file__).parents[1] / "data" / "slurm" / "proc_cgroup.tsv"
 SLUID = "sBTXM8R2NDRK00"
 
 

@@ -17,6 +17,7 @@ from slurmgpu.report.build import NoSuchJobError, job_runs
 from slurmgpu.report.facts import RunFacts
 from slurmgpu.report.style import Style
 from slurmgpu.report.text import render
+from slurmgpu.slurm.jobid import JobRef
 from slurmgpu.store.writer import Writer
 from slurmgpu.wire.records import Event, Record
 from tests.store import making
@@ -28,7 +29,7 @@ def written(engine: Engine, records: list[Record], node: str = "n1", seq: int = 
 
 def runs(engine: Engine, job_id: int = 7) -> list[RunFacts]:
     with engine.connect() as connection:
-        return job_runs(connection, job_id)
+        return job_runs(connection, JobRef(job_id))
 
 
 def minutes(gpu: str, busy: list[float], start_ms: int = 0, owner: str = "7@0") -> list[Record]:
@@ -219,9 +220,9 @@ class TestCommand:
         [
             (["report", "99"], 3, "nothing is known of job 99"),
             (["report", "99", "-M", "other"], 3, "job 99 of cluster other"),
-            (["report", "x1"], 2, "'x1' is not a job id"),
-            (["report", "0"], 2, "'0' is not a job id"),
-            (["report", "٣"], 2, "is not a job id"),
+            (["report", "x1"], 2, "job id 'x1': accepted are 123"),
+            (["report", "0"], 2, "job id '0': job ids go from 1"),
+            (["report", "٣"], 2, "accepted are 123"),
             (["report"], 2, "JOBID"),
             (["report", "1", "--format", "xml"], 2, "xml"),
             (["nonsense"], 2, "nonsense"),

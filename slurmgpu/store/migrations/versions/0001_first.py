@@ -128,6 +128,7 @@ def upgrade() -> None:
         sa.Column("source", sa.String(length=16), nullable=True),
         sa.Column("end_source", sa.String(length=16), nullable=True),
         sa.Column("exit_code", sa.Integer(), nullable=True),
+        sa.Column("widened", sa.Boolean(), nullable=False),
         sa.Column("unresolved", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(["job_id"], ["job.id"], name=op.f("fk_job_node_job_id")),
         sa.ForeignKeyConstraint(["node_id"], ["node.id"], name=op.f("fk_job_node_node_id")),
