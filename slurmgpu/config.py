@@ -33,6 +33,8 @@ class NodeConfig:
     spool_dir: Path = Path("/var/lib/slurmgpu/spool")
     interval: Seconds = Seconds(10)
     flush: Seconds = Seconds(60)
+    medium: Seconds = Seconds(30)  # between readings of the medium tier, and looks at processes
+    slow: Seconds = Seconds(60)
     backend: str = "auto"  # nvml: an error where NVML cannot be used; auto: nvidia-smi meanwhile
     cgroup_roots: tuple[str, ...] = (  # where Slurm keeps its control groups; * is a part of one name
         "/slurm",
@@ -46,6 +48,8 @@ class NodeConfig:
             raise ValueError("node.interval must lie between 0.1 s and 1 h")
         if not self.interval <= self.flush <= 3600:
             raise ValueError("node.flush must lie between node.interval and 1 h")
+        if not 0.1 <= self.medium <= self.slow <= 86400:
+            raise ValueError("node.medium must lie between 0.1 s and node.slow, and that below 1 d")
         if not all(root.startswith("/") for root in self.cgroup_roots):
             raise ValueError("node.cgroup_roots must be paths below the mount point, such as /slurm")
         if self.backend not in ("auto", "nvml"):

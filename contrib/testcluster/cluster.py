@@ -248,8 +248,9 @@ class Cluster:
         return self.wait_state(job, "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "", seconds=seconds)
 
     def show_job(self, job: int) -> str:
-        """The text of ``scontrol show job -d``."""
-        return self.services.run("scontrol", "show", "job", "-d", str(job)).stdout
+        """The job's record of ``scontrol show job -d``, which also gives those of the same array or het job."""
+        records = self.services.run("scontrol", "show", "job", "-d", str(job)).stdout.split("\n\n")
+        return next((record for record in records if record.startswith(f"JobId={job} ")), "")
 
     def gpu_indices(self, job: int) -> dict[str, list[int]]:
         """node → Slurm's numbers of the GPUs that a running job holds there."""

@@ -95,7 +95,7 @@ SlurmdTimeout=20
         lines += [f"Prolog={hooks}/prolog", f"Epilog={hooks}/epilog"]
     for number, node in enumerate(s.node_names, start=1):
         extra = second_gres(s, number)
-        gres = ",".join(filter(None, [f"gpu:h100:{s.gpus}", extra]))
+        gres = ",".join(filter(None, [f"gpu:h100:{s.gres_gpus or s.gpus}", extra]))
         lines.append(
             f"NodeName={node} NodeHostname={node} NodeAddr={s.address(10 + number)} Port={s.port(18)}"
             f" CPUs={s.cpus} RealMemory={s.memory_mb} Gres={gres} State=UNKNOWN"

@@ -53,13 +53,14 @@ class Slurmgpu:
             (self.hooks / hook).chmod(0o755)
         self.config.write_text(
             f'cluster = "{CLUSTER_NAME}"\n[collect]\nspool_dirs = ["{s.root}/spool-slurmgpu/*"]\nevery = "1s"\n'
-            f'[store]\nurl = "sqlite:///{s.root}/slurmgpu.db"\n'
+            f'[slurm]\nevery = "2s"\n[store]\nurl = "sqlite:///{s.root}/slurmgpu.db"\n'
         )
         for node in s.node_names:
             s.node_dir(node).mkdir(parents=True, exist_ok=True)
             self.node_config(node).write_text(
                 f'cluster = "{CLUSTER_NAME}"\n[node]\nname = "{node}"\nrun_dir = "/run/slurmgpu"\n'
                 f'spool_dir = "{self.spool(node)}"\ninterval = {s.interval_s}\nflush = {s.flush_s}\n'
+                f"medium = {s.medium_s}\n"
             )
             self.set_scenario(node, PLAY.format(gpus=s.gpus))
         self.command("db", "init")
@@ -106,7 +107,8 @@ class Slurmgpu:
         """slurmgpu collect, on the admin host."""
         if self.processes.pid("collect"):
             raise ClusterError("the collector runs")
-        self.processes.spawn("collect", [str(BIN / "slurmgpu"), "collect", "--config", str(self.config)])
+        command = [str(BIN / "slurmgpu"), "collect", "--config", str(self.config)]
+        self.processes.spawn("collect", command, {"SLURM_CONF": str(self.settings.slurm_conf_path)})
 
     def stop_collector(self) -> None:
         self.processes.stop("collect", 10)

@@ -30,8 +30,10 @@ class Settings:
     slurmgpu: bool = False
     slurm_conf: tuple[str, ...] = field(default=())  # further lines
     gres_files: str = ""  # device files of gres.conf; empty: /dev/nvidia[0-(gpus-1)]
+    gres_gpus: int = 0  # how many those are; 0: as many as there are
     interval_s: float = 1.0
     flush_s: float = 5.0
+    medium_s: float = 2.0  # between looks at the processes on the GPUs
 
     @property
     def name(self) -> str:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def report(
-    job_id: Annotated[str, typer.Argument(metavar="JOBID", help="As squeue prints it: 123, 123_4, 123_[1-5], 123+1.")],
+    job_id: Annotated[
+        str, typer.Argument(metavar="JOBID", help="As squeue prints it: 123, 123_4, 123_[1-5], 123+1; or a list.")
+    ],
     output: Annotated[Format, typer.Option("--format", help="Form of the output.")] = Format.text,
     duplicates: Annotated[bool, typer.Option("--duplicates", "-D", help="All runs of a requeued job.")] = False,
     cluster: Annotated[str | None, typer.Option("--cluster", "-M", help="Slurm's name of the cluster.")] = None,
@@ -25,15 +27,15 @@ def report(
     """Say what a job did with its GPUs: the latest run, or with -D all of them."""
     from slurmgpu.config import load
     from slurmgpu.report.build import job_runs
-    from slurmgpu.slurm.jobid import JobIdError, parse_job
+    from slurmgpu.slurm.jobid import JobIdError, parse_jobs
     from slurmgpu.store.engine import connect
 
     try:
-        ref = parse_job(job_id)
+        refs = parse_jobs(job_id)
     except JobIdError as error:
         raise UsageError(str(error)) from None
     with connect(load(config).store.url).connect() as connection:
-        shown = job_runs(connection, ref, cluster, all_runs=duplicates)
+        shown = [run for ref in refs for run in job_runs(connection, ref, cluster, all_runs=duplicates)]
     emit(_render(shown, output))
     if any(run.coverage == 0 for run in shown):
         raise typer.Exit(Exit.PARTIAL)

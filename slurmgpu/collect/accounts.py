@@ -114,13 +114,14 @@ class Accounts:
                 candidates = by_job[run.raw_job_id]
                 found = match(run, candidates)
                 run_id = facts.learn(connection, run.id, now_ms, _values(found) if found else {})
-                if found and found.is_final and found.start_s and found.end_s:
+                if found and found.is_final and found.start_s is not None and found.end_s is not None:
                     span_ms = (found.start_s * 1000, found.end_s * 1000)
                     was_resized = any(item.state.startswith("RESIZ") for item in candidates)
                     done = correct.by_slurm(connection, run_id, span_ms, now_ms, may_widen=not was_resized)
                     facts.finish(connection, run_id, done=done)
             if answer.live is not None and self._cluster_id is not None:
                 live_jobs.take(connection, self._cluster_id, answer.live, now_ms)
+                facts.ask_again(connection, self._cluster_id, {job.job_id for job in answer.live}, now_ms)
             late.settle(connection, now_ms)
 
 

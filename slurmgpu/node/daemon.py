@@ -50,7 +50,7 @@ class Daemon:
         self._boot_id = boot_id
         sampler = Sampler(gate, discover())
         fallback = Fallback(sampler.metrics, clock) if config.backend == "auto" else None
-        self._devices = Devices(gate, sampler, clock, config.interval, fallback)
+        self._devices = Devices(gate, sampler, clock, config, fallback)
         self._owners = Attribution(config.run_dir, names, self._devices, pids, clock, boot_id)
         self._waiting: list[Record] = []
         self._wall_offset = clock.wall() - clock.monotonic()

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from slurmgpu.config import NodeConfig
 from slurmgpu.node.blocks import BlockBuilder
 from slurmgpu.node.clock import Clock
 from slurmgpu.node.crew import Crew
@@ -21,7 +22,6 @@ from slurmgpu.wire.records import Event, GpuInfo, Record
 log = logging.getLogger(__name__)
 
 _REOPEN_S = (5.0, 300.0)
-_PERIOD_S = {Tier.MEDIUM: 30.0, Tier.SLOW: 60.0}
 _MOST_STRETCH = 16
 _LIST_AGAIN_S = 60.0  # while a GPU is lost or MIG is on
 _PROBE_AGAIN_S = 3600.0
@@ -45,12 +45,13 @@ class Devices:
     """All that the daemon does with GPUs. Nothing here waits for a call that does not return."""
 
     def __init__(
-        self, gate: Gate, sampler: Sampler, clock: Clock, interval_s: float, fallback: Fallback | None = None
+        self, gate: Gate, sampler: Sampler, clock: Clock, config: NodeConfig, fallback: Fallback | None = None
     ) -> None:
         self._gate = gate
         self._sampler = sampler
         self._clock = clock
-        self._interval_s = interval_s
+        self._interval_s: float = config.interval
+        self._period_s: dict[Tier, float] = {Tier.MEDIUM: config.medium, Tier.SLOW: config.slow}
         self._fallback = fallback
         self._wall_offset = clock.wall() - clock.monotonic()
         self._tracked: dict[str, _Tracked] = {}
@@ -62,8 +63,8 @@ class Devices:
         self._next_open = 0.0
         self._next_probe = 0.0
         self._reopen_s = _REOPEN_S[0]
-        self._next_tier = {tier: 0.0 for tier in _PERIOD_S}
-        self._stretch = {tier: 1 for tier in _PERIOD_S}
+        self._next_tier = {tier: 0.0 for tier in self._period_s}
+        self._stretch = {tier: 1 for tier in self._period_s}
         self._records: list[Record] = []
         self.library_is_stale = False  # the driver was replaced under us: only a new process loads the new library
         self.on_devices: Callable[[list[Device]], None] = lambda devices: None
@@ -139,7 +140,7 @@ class Devices:
                 continue
             builder = known.builder if known else self._builder(uuid)
             self._tracked[uuid] = _Tracked(gpu, builder)
-            self._next_tier = dict.fromkeys(_PERIOD_S, 0.0)  # all its readings with the next round
+            self._next_tier = dict.fromkeys(self._period_s, 0.0)  # all its readings with the next round
             builder.change_owner(now, self.owners_of(uuid))
             if known and known.gpu.lost:
                 self._event("gpu.back", f"{uuid} answers again", uuid)
@@ -167,14 +168,14 @@ class Devices:
         if not self._is_open:
             self._sample_without_nvml()
             return
-        due = [tier for tier in _PERIOD_S if now >= self._next_tier[tier]]
+        due = [tier for tier in self._period_s if now >= self._next_tier[tier]]
         self.processes_are_fresh = Tier.MEDIUM in due
         start = self._clock.monotonic()
         self._read(list(self._tracked.values()), [Tier.FAST, *due])
         took_s = self._clock.monotonic() - start
         for tier in due:
             self._pace(tier, took_s)
-            self._next_tier[tier] = now + _PERIOD_S[tier] * self._stretch[tier]
+            self._next_tier[tier] = now + self._period_s[tier] * self._stretch[tier]
         self._judge_stuck(now)
         if self._counted != self._sampler.counted:  # a GPU came or went: look at the list with the next round
             self._counted = self._sampler.counted
@@ -235,9 +236,8 @@ class Devices:
         stretch = self._stretch[tier]
         if took_s > 0.2 * self._interval_s and stretch < _MOST_STRETCH:
             self._stretch[tier] = 2 * stretch
-            log.warning(
-                "the %s readings took %.2f s: from now on every %g s", tier.value, took_s, _PERIOD_S[tier] * 2 * stretch
-            )
+            every_s = self._period_s[tier] * 2 * stretch
+            log.warning("the %s readings took %.2f s: from now on every %g s", tier.value, took_s, every_s)
         elif took_s < 0.05 * self._interval_s and stretch > 1:
             self._stretch[tier] = stretch // 2
 

@@ -33,8 +33,9 @@ class MarksError(Exception):
 class Mark:
     """Job ``job_id`` started (``prolog``) or ended (``epilog``) on this node at ``t``, unix seconds.
 
-    ``t`` is by the wall clock as it is now. ``environment`` holds only what slurmgpu uses. It is empty when the disk was full. ``stepped_s``: by how much the
-    clock was set since the mark was written; ``t - stepped_s`` is what it showed then.
+    ``t`` is by the wall clock as it is now. ``stepped_s``: by how much that was set since the mark was written;
+    ``t - stepped_s`` is what it showed then. ``environment`` holds only what slurmgpu uses; it is empty when the disk
+    was full.
     """
 
     path: Path

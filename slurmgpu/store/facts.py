@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, func, or_, select, update
@@ -11,11 +11,12 @@ from slurmgpu.store import runs
 from slurmgpu.store.schema import cluster, job
 
 _RUNNING_AGAIN_MS = 600_000  # a job that runs changes little
+_JUST_STARTED_MS = 2_000  # by its node's clock
 
 
 def local_cluster(connection: Connection, configured: str) -> int | None:
     """The cluster that this host's Slurm commands speak for: as configured, else the only one there is."""
-    known = dict(connection.execute(select(cluster.c.name, cluster.c.id)).tuples().all())
+    known = {name: cluster_id for name, cluster_id in connection.execute(select(cluster.c.name, cluster.c.id))}
     if configured:
         return known.get(configured)
     return next(iter(known.values())) if len(known) == 1 else None
@@ -39,6 +40,20 @@ def wanted(connection: Connection, cluster_id: int, now_ms: int, look_back_ms: i
         .limit(limit)
     )
     return connection.execute(query).all()
+
+
+def ask_again(connection: Connection, cluster_id: int, running: Collection[int], now_ms: int) -> None:
+    """Runs that go on here though Slurm no longer has their job running: to be asked of next."""
+    query = select(job.c.id, job.c.raw_job_id).where(
+        job.c.cluster_id == cluster_id,
+        job.c.end_ms.is_(None),
+        job.c.is_final.is_(False),
+        job.c.asked_ms.is_not(None),
+        job.c.start_ms < now_ms - _JUST_STARTED_MS,
+    )
+    for row in connection.execute(query).all():
+        if row.raw_job_id not in running:
+            connection.execute(update(job).where(job.c.id == row.id).values(asked_ms=None))
 
 
 def learn(connection: Connection, run_id: int, now_ms: int, values: Mapping[str, Any]) -> int:

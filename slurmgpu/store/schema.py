@@ -189,6 +189,7 @@ job_gpu = Table(  # a GPU of an allocation, with its totals
     Column("energy_ms", BigInteger, nullable=False, default=0),
     Column("energy_source", String(8)),
     UniqueConstraint("job_node_id", "gpu_id"),
+    Index("ix_job_gpu_gpu_id", "gpu_id"),
     Index("ix_job_gpu_settled", "settled"),
 )
 

@@ -13,6 +13,7 @@ import pytest
 import simgpu
 from processes import wait_for
 
+from slurmgpu.config import NodeConfig, Seconds
 from slurmgpu.wire.records import Allocation, Block, Event, GpuInfo, Record
 from slurmgpu.wire.segment import read
 
@@ -376,7 +377,7 @@ def test_hang_becomes_a_finding_and_ends(tmp_path: Path) -> None:
     sampler = Sampler(gate, [Reading((Metric("x", 0, 9),), Tier.FAST, prepare, "x")])
     gpus = [Device(None, i, f"GPU-{i}", i, None, None, None) for i in (0, 1)]
     sampler.open = lambda: setattr(sampler, "gpus", [sampler.prepare(d) for d in gpus])  # type: ignore[method-assign]
-    devices = Devices(gate, sampler, clock, 1.0)
+    devices = Devices(gate, sampler, clock, NodeConfig(interval=Seconds(1)))
     events: list[str] = []
     for second in range(14):
         clock.now = float(second)
@@ -478,7 +479,7 @@ def test_a_gpu_that_comes_back_is_read_again(node: Node, monkeypatch: pytest.Mon
     sampler = Sampler(Gate(), [Reading((Metric("x", 0, 9),), Tier.FAST, prepare, "x")])
     devices = [Device(None, i, f"GPU-{i}", i, None, None, None) for i in (0, 1)]
     sampler.open = lambda: setattr(sampler, "gpus", [sampler.prepare(d) for d in devices])  # type: ignore[method-assign]
-    made = Devices(Gate(), sampler, clock, 1.0)
+    made = Devices(Gate(), sampler, clock, NodeConfig(interval=Seconds(1)))
     records: list[Record] = []
     for second in range(200):
         lost[0] = 10 <= second < 50
@@ -528,7 +529,7 @@ def test_a_count_that_changes_lists_the_gpus_again() -> None:
         sampler.counted = there[0]
 
     sampler.open, sampler.count = list_gpus, lambda: there[0]  # type: ignore[method-assign]
-    made = Devices(Gate(), sampler, clock, 1.0)
+    made = Devices(Gate(), sampler, clock, NodeConfig(interval=Seconds(1)))
     seen: dict[str, int] = {}
     for second in range(100):
         there[0] = 1 if second < 10 else 2

@@ -8,6 +8,18 @@ import pytest
 from cluster import Cluster
 from settings import ClusterError, Settings
 
+from tests.slurm.scenarios import Table
+
+
+@pytest.fixture(scope="session")
+def table(request: pytest.FixtureRequest) -> Iterator[Table]:
+    """What the scenarios showed."""
+    made = Table()
+    yield made
+    out = request.config.getoption("--scenarios-out", None)
+    if out:
+        made.write(out)
+
 
 @contextmanager
 def reserved() -> Iterator[int]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurmgpu.wire.records import Allocation, Block, Event, GpuInfo, HeldGpu, Stat
-from slurmgpu.wire.samples import SamplesError, decode, encode
+from slurmgpu.wire.samples import SamplesError, decode, encode, merge
 from slurmgpu.wire.segment import Head, SegmentError, pack, unpack
 
 HEAD = Head(cluster="c", node="n1", boot_id="b", stream="1-b-1", seq=3, created_ms=5)
@@ -22,6 +22,62 @@ def test_samples_come_back(columns: list[list[int | None]]) -> None:
 
 def test_scale_is_undone() -> None:
     assert decode(encode([("sm_active_pct", 100, [1234, None, 0])])) == {"sm_active_pct": [12.34, None, 0]}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1 << 40, None, (1 << 40) + 7, (1 << 40) + 14, (1 << 40) + 21],  # a counter with a hole
+        [5, 5, None, 5],
+        [None, None],
+        [None, -3],
+        [-3, -1_000_000_000_000, 4],
+        [0, 255, 3],
+        [0, 254, 3],
+        [-(1 << 63), 1 << 63, 0],
+        list(range(0, 90_000, 7)),
+    ],
+)
+def test_columns_of_every_shape(values: list[int | None]) -> None:
+    packed = encode([("t_ms", 1, list(range(len(values)))), ("x", 1, values), ("last", 1, values)])
+    assert decode(packed)["x"] == decode(packed)["last"] == values
+    assert decode(merge([(0, packed), (0, packed)]))["x"] == values * 2
+    assert decode(packed, {"x"}) == {"x": values}
+
+
+Column = tuple[str, int, list[int | None]]
+readings = st.one_of(st.none(), st.integers(-(1 << 45), 1 << 45))  # with a scale they become floats
+columns_of_a_part = st.integers(0, 20).flatmap(
+    lambda n: st.dictionaries(
+        st.sampled_from(("power_mw", "energy_mj", "x")),
+        st.tuples(st.sampled_from((1, 10, 100)), st.lists(readings, min_size=n, max_size=n)),
+    ).map(lambda named: [("t_ms", 1, list(range(n))), *((name, *column) for name, column in named.items())])
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3_600_000), columns_of_a_part), max_size=4), st.integers(0, 4))
+@settings(max_examples=100, deadline=None)
+def test_merged_is_what_the_parts_are(parts: list[tuple[int, list[Column]]], at: int) -> None:
+    """Parts with other metrics, other scales, nothing at all; and what was merged is merged again."""
+    packed = [(offset_ms, encode(part)) for offset_ms, part in parts]
+    decoded = [(offset_ms, decode(data)) for offset_ms, data in packed]
+    expected: dict[str, list[float | int | None]] = {}
+    for name in dict.fromkeys(name for _, part in decoded for name in part):
+        shift = name == "t_ms"
+        whole = [(offset_ms * shift, part.get(name) or [None] * len(part["t_ms"])) for offset_ms, part in decoded]
+        expected[name] = [value if value is None else value + more for more, values in whole for value in values]
+    assert decode(merge(packed)) == expected
+    assert decode(merge([(0, merge(packed[:at])), *packed[at:]])) == expected
+
+
+def test_merged_samples_that_are_damaged_are_refused() -> None:
+    whole = merge([(0, encode([("t_ms", 1, list(range(0, 60_000, 1000))), ("power_mw", 1, list(range(60)))]))])
+    for at in range(len(whole)):
+        for bad in (whole[:at], whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :]):
+            with pytest.raises(SamplesError):
+                decode(bad)
+    with pytest.raises(SamplesError):
+        merge([(0, whole), (60_000, whole[:-1])])
 
 
 @given(st.data())

@@ -184,6 +184,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_job_gpu")),
         sa.UniqueConstraint("job_node_id", "gpu_id", name=op.f("uq_job_gpu_job_node_id")),
     )
+    op.create_index("ix_job_gpu_gpu_id", "job_gpu", ["gpu_id"], unique=False)
     op.create_index("ix_job_gpu_settled", "job_gpu", ["settled"], unique=False)
     op.create_table(
         "block",
@@ -226,6 +227,7 @@ def downgrade() -> None:
     op.drop_index("ix_block_gpu_id_start_ms", table_name="block")
     op.drop_table("block")
     op.drop_index("ix_job_gpu_settled", table_name="job_gpu")
+    op.drop_index("ix_job_gpu_gpu_id", table_name="job_gpu")
     op.drop_table("job_gpu")
     op.drop_table("segment")
     op.drop_index("ix_job_node_job_id", table_name="job_node")
