@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PARTS = (["hooks.py"], ["sampling.py"], ["endurance.py", "60"], ["storage.py"])
+PARTS = (["hooks.py"], ["sampling.py"], ["marks.py"], ["endurance.py", "60"], ["storage.py"])
 
 
 def main() -> int:

@@ -12,4 +12,4 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"slurmgpu {release}"
 html_static_path = ["_static"]
-exclude_patterns = ["_build", "readings-table.md"]
+exclude_patterns = ["_build", "readings-table.md", "scenarios-table.md"]

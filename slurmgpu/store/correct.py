@@ -19,7 +19,7 @@ from slurmgpu.store.schema import block, job_gpu, job_node, node
 
 _NODE_LAG_MS = 5_000
 _LATE_START_MS = 5_000  # a prolog takes its time; later than this, it ran at the first step
-_FROM_HOOKS = ("prolog", "epilog")
+_KNOWS_ITS_START = "prolog"  # an epilog only since Slurm 23.11
 _STANDS = "boot"  # Slurm notices a dead node later than its last reading
 
 
@@ -42,7 +42,7 @@ def by_slurm(connection: Connection, run_id: int, span_ms: tuple[int, int], now_
         if heard or all(row.source == "slurm" for row in mine):
             _correct(connection, mine, span_ms, may_widen=may_widen)
         else:
-            done &= all(row.end_ms is not None for row in mine)
+            done = False
     runs.refresh_times(connection, run_id)
     return done
 
@@ -51,7 +51,7 @@ def _correct(connection: Connection, rows: Sequence[Row[Any]], span_ms: tuple[in
     """One node of the run: its allocations become one, from the true start to the true end."""
     first, last = rows[0], rows[-1]
     start_ms = first.start_ms
-    if may_widen and (first.source not in _FROM_HOOKS or start_ms > span_ms[0] + _LATE_START_MS):
+    if may_widen and (first.source != _KNOWS_ITS_START or start_ms > span_ms[0] + _LATE_START_MS):
         start_ms = min(span_ms[0], start_ms)
     by_hook = [row for row in rows if row.end_ms is not None and row.end_source not in INFERRED]
     if by_hook:

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ class Node:
         simgpu.Scenario(["gpus 4"]).write(self.scenario)
         self.process: subprocess.Popen[bytes] | None = None
         self.library = str(simgpu.library_dir())
+        self.wrapper: tuple[str, ...] = ()
 
     def settings(self, **node: float) -> None:
         lines = [f"{name} = {value}" for name, value in node.items()]
@@ -41,7 +43,7 @@ class Node:
 
     def command(self, *options: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "LD_LIBRARY_PATH": self.library, "SIMGPU_SCENARIO": str(self.scenario)}
-        command = [sys.executable, "-m", "slurmgpu.node.main", "--config", str(self.config), *options]
+        command = [*self.wrapper, sys.executable, "-m", "slurmgpu.node.main", "--config", str(self.config), *options]
         with self.log.open("ab") as log:
             return subprocess.Popen(command, env=environment, stderr=log)
 
@@ -434,6 +436,24 @@ def test_slow_tier_comes_less_often(node: Node) -> None:
     node.wait_blocks(0, 2)
     assert node.stop() == 0
     assert seamless(node.blocks(0))
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is missing")
+def test_starts_no_process(node: Node) -> None:
+    """Not for a sample, not for a mark, not for a process on a GPU that no mark explains: no Slurm command least."""
+    simgpu.Scenario(["gpus 4", f"process 0 pid={os.getpid()} sm=50"]).write(node.scenario)
+    trace = node.folder / "trace"
+    node.wrapper = ("strace", "-D", "-f", "-qq", "-e", "trace=execve,fork,vfork", "-o", str(trace))
+    node.settings(interval=INTERVAL_S, flush=1, medium=0.2)
+    node.start()
+    node.hook("prolog", 7, "1")
+    node.wait_blocks(1, 2)
+    node.hook("epilog", 7)
+    wait_for("the end", 20, lambda: any(item.end_ms for item in node.allocations()))
+    assert node.stop() == 0
+    lines = trace.read_text().splitlines()
+    assert [line for line in lines if "execve(" not in line and "fork(" in line] == []
+    assert sum("execve(" in line and ") = 0" in line for line in lines) == 1
 
 
 def test_no_permission_is_told_once(node: Node) -> None:

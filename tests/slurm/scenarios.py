@@ -86,6 +86,16 @@ class Job:
         wait_for(f"job {self.id}: {source}", 90, there)
         return self.runs()[0]
 
+    def begun(self) -> dict[str, Any]:
+        """Its run, once it begins when Slurm says, which is learnt after its end."""
+
+        def there() -> bool:
+            starts = [seconds(item["start"]) for run in self.runs() for item in run["allocations"]]
+            return bool(starts) and all(near(start, self.start_s) for start in starts)
+
+        wait_for(f"Slurm's start of job {self.id}", 90, there)
+        return self.runs()[0]
+
     def ended(self, runs: int = 1, *, final: bool = True) -> list[dict[str, Any]]:
         """All its runs, once the database knows their ends, and with ``final`` Slurm's word on them."""
 

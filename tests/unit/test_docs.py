@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -15,14 +16,30 @@ ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 
 
-def test_readings_table_is_the_code() -> None:
-    """Made anew by docs/make_readings.py."""
-    spec = importlib.util.spec_from_file_location("make_readings", DOCS / "make_readings.py")
+def module_of(name: str) -> ModuleType:
+    """A script of docs/."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (DOCS / "readings-table.md").read_text() == module.table(), "run: .venv/bin/python docs/make_readings.py"
+    return module
+
+
+def test_readings_table_is_the_code() -> None:
+    made = module_of("make_readings").table()
+    assert (DOCS / "readings-table.md").read_text() == made, "run: .venv/bin/python docs/make_readings.py"
+
+
+def test_scenarios_table_is_what_the_tests_saw() -> None:
+    module = module_of("make_scenarios")
+    results = module.kept()
+    assert (DOCS / "scenarios-table.md").read_text() == module.table(results), "run: docs/make_scenarios.py"
+    source = (ROOT / "tests" / "slurm" / "test_scenarios.py").read_text()
+    tests = set(re.findall(r"def (test_\w+)", source))
+    for rows in results.values():
+        assert {row["test"] for row in rows} <= tests
+        assert {(row["gpus"], row["times"].partition(";")[0]) for row in rows} == {("right", "right")}
 
 
 def test_every_key_is_documented() -> None:
