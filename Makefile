@@ -16,7 +16,7 @@ demo:
 test:
 	@contrib/dev/setup.sh test
 	@$(MAKE) --no-print-directory lint docs
-	@$(PY) -m pytest
+	@contrib/dev/test.sh
 
 lint:
 	@.venv/bin/ruff check .

@@ -4,9 +4,9 @@
 earlier runs of a requeued job and the parts of a resized one would be lost. It has no SLUID, and is no cheaper: each
 question needs a process, too.
 
-Of sacct's forms ``--json`` is taken from Slurm 24.11 on: its exit codes are whole, where the text has 72 for 200, while
-in 22.05 they are 0 whenever a job ended by itself. The text is taken before, where Slurm was built without JSON, and
-after an answer too large to be read, for users decide how long the command lines and comments in the JSON are.
+Of sacct's forms ``--json`` is taken from Slurm 24.11 on, the text before: exit codes in the JSON of 22.05 are 0 for
+every job that ended by itself. The text is also taken where Slurm was built without JSON, and after an answer too large
+to be read, for users decide how long the command lines and comments in the JSON are.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class Accounting:
         return self._source
 
     def runs(self, job_ids: Collection[int], since_s: int) -> list[JobFacts]:
-        """Every run of these raw ids that was alive at or after ``since_s``, in no order; unknown ids are absent.
+        """Every run of these raw ids that was alive at or after ``since_s``, newest first; unknown ids are absent.
 
-        At most MAX_IDS ids, which are one Slurm command. Raises SlurmUnavailableError.
+        The parts of a resized run have the same start: the first of them is the one that counts. At most MAX_IDS
+        ids, which are one Slurm command. Raises SlurmUnavailableError.
         """
         wanted = frozenset(job_ids)
         if len(wanted) > MAX_IDS:
@@ -60,7 +61,8 @@ class Accounting:
         else:
             found = self._ask_sacct(wanted, since_s)
         # The leader of an array or het job brings its members.
-        return [run for run in found if run.job_id in wanted and (run.end_s is None or run.end_s >= since_s)]
+        alive = [run for run in found if run.job_id in wanted and (run.end_s is None or run.end_s >= since_s)]
+        return sorted(alive, key=lambda run: (run.end_s is None, run.end_s or 0, run.submit_s or 0), reverse=True)
 
     def _choose(self) -> None:
         if self.commands.find("sacct") is None and self._use_pyslurm and pyslurm_jobs.is_installed():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# A run in one of these is over. A requeued or resized run has a record of its own, and a new one follows it.
+# A run in one of these is over. Not in RESIZING: the run goes on, with the same start, in a newer record.
 FINAL_STATES: Final = frozenset(
     {
         "BOOT_FAIL",
@@ -17,7 +17,6 @@ FINAL_STATES: Final = frozenset(
         "OUT_OF_MEMORY",
         "PREEMPTED",
         "REQUEUED",
-        "RESIZING",
         "REVOKED",
         "TIMEOUT",
     }
@@ -36,8 +35,8 @@ class NoAnswerReadError(SlurmUnavailableError):
 class JobFacts:
     """One run; times are epoch seconds, None means that Slurm does not say.
 
-    ``name`` is the user's text as it is, with control characters: escape it where it is shown. ``sacct`` shows exit
-    codes from 128 on less 128 in its text form (``exit 200`` is 72); by --json, from 24.11 on, they are whole.
+    ``name`` is the user's text as it is, with control characters: escape it where it is shown. sacct's text shows
+    exit codes from 128 on less 128 (``exit 200`` is 72): an epilog's word on them is better.
     """
 
     job_id: int  # the raw id, which nodes know

@@ -75,6 +75,7 @@ def _unite(connection: Connection, into: int, other: int) -> None:
     for held in connection.execute(select(job_gpu).where(job_gpu.c.job_node_id == other)).all():
         key = {"job_node_id": into, "gpu_id": held.gpu_id}
         target = row_id(connection, job_gpu, key, ordinal=held.ordinal, told=held.told)
-        connection.execute(update(block).where(block.c.job_gpu_id == held.id).values(job_gpu_id=target))
+        own = update(block).where(block.c.gpu_id == held.gpu_id, block.c.job_gpu_id == held.id)
+        connection.execute(own.where(block.c.start_ms >= (held.first_block_ms or 0)).values(job_gpu_id=target))
     connection.execute(delete(job_gpu).where(job_gpu.c.job_node_id == other))
     connection.execute(delete(job_node).where(job_node.c.id == other))

@@ -34,7 +34,11 @@ def connect(url: str, *, create: bool = False) -> Engine:
         event.listen(engine, "connect", _sqlite_settings)
         event.listen(engine, "begin", _sqlite_begin)
     if not create:
-        check_revision(engine, url)
+        try:
+            check_revision(engine, url)
+        except StoreError:
+            engine.dispose()
+            raise
     return engine
 
 

@@ -23,6 +23,7 @@ GRACE_MS = 600_000
 """After its end a job's data may come this late from a node that says nothing at all."""
 _MOST = 1000  # GPUs in one go
 _FLUSH_MS = 120_000  # blocks of a time may come this much later
+_LONGEST_MS = 3_700_000  # of a block, folded or not
 _TO_NOBODY = ("epilog", "slurm")  # told: readings had gone to nobody
 
 
@@ -112,6 +113,7 @@ def _totals(connection: Connection, held: _Held) -> Totals:
     query = select(block).where(
         block.c.gpu_id == held.gpu_id,
         block.c.start_ms < held.end_ms,
+        block.c.start_ms > held.start_ms - _LONGEST_MS,  # for the index
         block.c.end_ms > held.start_ms,
         or_(mine, block.c.owners == 0) if held.to_nobody else mine,
     )

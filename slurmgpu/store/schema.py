@@ -202,7 +202,7 @@ block = Table(
     Column("start_ms", BigInteger, nullable=False),
     Column("end_ms", BigInteger, nullable=False),
     Column("owners", SmallInteger, nullable=False),
-    Column("job_gpu_id", ForeignKey("job_gpu.id")),  # the owner; none: nobody, or several, see notes
+    Column("job_gpu_id", BigInteger),  # the owner; none: nobody, or several (notes). No foreign key: millions of rows
     Column("samples", Integer, nullable=False),
     Column("covered_ms", BigInteger, nullable=False),
     *_summary(),

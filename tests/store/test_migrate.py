@@ -28,7 +28,9 @@ def test_no_database_says_what_to_run(tmp_path: object) -> None:
 
 
 def test_empty_database_says_what_to_run(url: str) -> None:
-    connect(url, create=True).connect().close()
+    made = connect(url, create=True)
+    made.connect().close()
+    made.dispose()
     with pytest.raises(StoreError, match="yet: run slurmgpu db init"):
         connect(url)
 

@@ -80,6 +80,26 @@ def test_runs_that_ended_before(fake: FakeCommands, release: str) -> None:
     assert [run.state for run in asked.runs([15], later_s + 10**6)] == ["RUNNING"]
 
 
+def test_newest_first(fake: FakeCommands) -> None:
+    """The parts of a resized run have one start, as measured with 22.05, and only the last one tells its end."""
+    parts = [("RESIZING", 200, 100), ("COMPLETED", 900, 300), ("RESIZING", 300, 200)]
+    jobs = [
+        {"job_id": 31, "state": {"current": [state]}, "time": {"start": 100, "end": end_s, "submission": submit_s}}
+        for state, end_s, submit_s in parts
+    ]
+    fake.put_sacct("26.05", json.dumps({"jobs": jobs}))
+    runs = accounting(fake).runs([31], 0)
+    assert [(run.state, run.start_s, run.end_s) for run in runs] == [
+        ("COMPLETED", 100, 900),
+        ("RESIZING", 100, 300),
+        ("RESIZING", 100, 200),
+    ]
+    assert [run.is_final for run in runs] == [True, False, False]
+    jobs[1] |= {"time": {"start": 100, "end": 0}}
+    fake.put_sacct("26.05", json.dumps({"jobs": jobs}))
+    assert accounting(fake).runs([31], 0)[0].end_s is None
+
+
 def test_start_of_the_window(fake: FakeCommands) -> None:
     """sacct takes neither very early times nor a start after its own clock."""
     put(fake, "22.05")

@@ -150,6 +150,40 @@ def upgrade() -> None:
         sa.UniqueConstraint("node_id", "stream", "seq", name=op.f("uq_segment_node_id")),
     )
     op.create_table(
+        "block",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("gpu_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("segment_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("start_ms", sa.BigInteger(), nullable=False),
+        sa.Column("end_ms", sa.BigInteger(), nullable=False),
+        sa.Column("owners", sa.SmallInteger(), nullable=False),
+        sa.Column("job_gpu_id", sa.BigInteger(), nullable=True),
+        sa.Column("samples", sa.Integer(), nullable=False),
+        sa.Column("covered_ms", sa.BigInteger(), nullable=False),
+        sa.Column("gpu_util_pct_weight_ms", sa.BigInteger(), nullable=True),
+        sa.Column("gpu_util_pct_sum", sa.Double(), nullable=True),
+        sa.Column("gpu_util_pct_max", sa.Double(), nullable=True),
+        sa.Column("mem_util_pct_weight_ms", sa.BigInteger(), nullable=True),
+        sa.Column("mem_util_pct_sum", sa.Double(), nullable=True),
+        sa.Column("mem_used_bytes_weight_ms", sa.BigInteger(), nullable=True),
+        sa.Column("mem_used_bytes_sum", sa.Double(), nullable=True),
+        sa.Column("mem_used_bytes_max", sa.Double(), nullable=True),
+        sa.Column("power_mw_weight_ms", sa.BigInteger(), nullable=True),
+        sa.Column("power_mw_sum", sa.Double(), nullable=True),
+        sa.Column("power_mw_max", sa.Double(), nullable=True),
+        sa.Column("sm_clock_mhz_weight_ms", sa.BigInteger(), nullable=True),
+        sa.Column("sm_clock_mhz_sum", sa.Double(), nullable=True),
+        sa.Column("temperature_c_max", sa.Double(), nullable=True),
+        sa.Column("energy_mj", sa.BigInteger(), nullable=True),
+        sa.Column("energy_source", sa.String(length=8), nullable=True),
+        sa.Column("notes", sa.Text(), nullable=True),
+        sa.Column("samples_z", sa.LargeBinary(), nullable=True),
+        sa.ForeignKeyConstraint(["gpu_id"], ["gpu.id"], name=op.f("fk_block_gpu_id")),
+        sa.ForeignKeyConstraint(["segment_id"], ["segment.id"], name=op.f("fk_block_segment_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_block")),
+    )
+    op.create_index("ix_block_gpu_id_start_ms", "block", ["gpu_id", "start_ms"], unique=False)
+    op.create_table(
         "job_gpu",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("job_node_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
@@ -186,49 +220,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_job_gpu_gpu_id", "job_gpu", ["gpu_id"], unique=False)
     op.create_index("ix_job_gpu_settled", "job_gpu", ["settled"], unique=False)
-    op.create_table(
-        "block",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("gpu_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("segment_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("start_ms", sa.BigInteger(), nullable=False),
-        sa.Column("end_ms", sa.BigInteger(), nullable=False),
-        sa.Column("owners", sa.SmallInteger(), nullable=False),
-        sa.Column("job_gpu_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True),
-        sa.Column("samples", sa.Integer(), nullable=False),
-        sa.Column("covered_ms", sa.BigInteger(), nullable=False),
-        sa.Column("gpu_util_pct_weight_ms", sa.BigInteger(), nullable=True),
-        sa.Column("gpu_util_pct_sum", sa.Double(), nullable=True),
-        sa.Column("gpu_util_pct_max", sa.Double(), nullable=True),
-        sa.Column("mem_util_pct_weight_ms", sa.BigInteger(), nullable=True),
-        sa.Column("mem_util_pct_sum", sa.Double(), nullable=True),
-        sa.Column("mem_used_bytes_weight_ms", sa.BigInteger(), nullable=True),
-        sa.Column("mem_used_bytes_sum", sa.Double(), nullable=True),
-        sa.Column("mem_used_bytes_max", sa.Double(), nullable=True),
-        sa.Column("power_mw_weight_ms", sa.BigInteger(), nullable=True),
-        sa.Column("power_mw_sum", sa.Double(), nullable=True),
-        sa.Column("power_mw_max", sa.Double(), nullable=True),
-        sa.Column("sm_clock_mhz_weight_ms", sa.BigInteger(), nullable=True),
-        sa.Column("sm_clock_mhz_sum", sa.Double(), nullable=True),
-        sa.Column("temperature_c_max", sa.Double(), nullable=True),
-        sa.Column("energy_mj", sa.BigInteger(), nullable=True),
-        sa.Column("energy_source", sa.String(length=8), nullable=True),
-        sa.Column("notes", sa.Text(), nullable=True),
-        sa.Column("samples_z", sa.LargeBinary(), nullable=True),
-        sa.ForeignKeyConstraint(["gpu_id"], ["gpu.id"], name=op.f("fk_block_gpu_id")),
-        sa.ForeignKeyConstraint(["job_gpu_id"], ["job_gpu.id"], name=op.f("fk_block_job_gpu_id")),
-        sa.ForeignKeyConstraint(["segment_id"], ["segment.id"], name=op.f("fk_block_segment_id")),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_block")),
-    )
-    op.create_index("ix_block_gpu_id_start_ms", "block", ["gpu_id", "start_ms"], unique=False)
 
 
 def downgrade() -> None:
-    op.drop_index("ix_block_gpu_id_start_ms", table_name="block")
-    op.drop_table("block")
     op.drop_index("ix_job_gpu_settled", table_name="job_gpu")
     op.drop_index("ix_job_gpu_gpu_id", table_name="job_gpu")
     op.drop_table("job_gpu")
+    op.drop_index("ix_block_gpu_id_start_ms", table_name="block")
+    op.drop_table("block")
     op.drop_table("segment")
     op.drop_index("ix_job_node_job_id", table_name="job_node")
     op.drop_index("ix_job_node_end_ms", table_name="job_node")
