@@ -1,10 +1,11 @@
 PY = .venv/bin/python
 
-.PHONY: help demo test lint docs bench cluster clean
+.PHONY: help demo test test-slurm-matrix lint docs bench cluster clean
 
 help:
 	@echo "make demo     one simulated 8-GPU node from prolog to report (about half a minute)"
 	@echo "make test     set everything up and run all tests"
+	@echo "make test-slurm-matrix  the tests on a real Slurm, with the releases of Debian trixie and sid (root)"
 	@echo "make cluster  a real 4-node Slurm on this machine with slurmgpu in it, to play with (root)"
 	@echo "make bench    the budgets, measured side by side"
 	@echo "make docs     the documentation as HTML in docs/_build"
@@ -17,6 +18,9 @@ test:
 	@contrib/dev/setup.sh test
 	@$(MAKE) --no-print-directory lint docs
 	@contrib/dev/test.sh
+
+test-slurm-matrix:
+	@contrib/dev/slurm-matrix.sh
 
 lint:
 	@.venv/bin/ruff check .

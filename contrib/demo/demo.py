@@ -28,6 +28,8 @@ interval = {interval}
 flush = 5
 run_dir = "{folder}/run"
 spool_dir = "{folder}/spool"
+[slurm]
+ask = false
 [store]
 url = "sqlite:///{folder}/demo.db"
 """

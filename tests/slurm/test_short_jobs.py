@@ -42,6 +42,7 @@ def test_every_short_job_is_there(busy: Cluster, count: int) -> None:
         script = f"sleep {rng.uniform(*LENGTHS_S):.2f}"
         jobs.append(busy.sbatch(script, f"--gres=gpu:{rng.choice((1, 1, 2, 4))}", "-N1"))
     wait_for("the end of all jobs", 1200, lambda: not busy.services.run("squeue", "-h", "-o", "%A").stdout.split())
+    wait_for("the accounting", 60, lambda: set(jobs) <= set(_slurms_word(busy)))
     told = _slurms_word(busy)
     hooks = _hooks_word(busy)
 
@@ -69,10 +70,10 @@ def test_every_short_job_is_there(busy: Cluster, count: int) -> None:
 
 
 def _slurms_word(cluster: Cluster) -> dict[int, tuple[float, float]]:
-    """Start and end of all jobs by the accounting."""
+    """Start and end of all jobs whose end the accounting knows."""
     command = ["sacct", "-n", "-P", "-X", "-a", "-S", "now-1hours", "-o", "JobIDRaw,Start,End"]
     rows = [line.split("|") for line in cluster.services.run(*command).stdout.splitlines()]
-    return {int(job): (seconds(start), seconds(end)) for job, start, end in rows}
+    return {int(job): (seconds(start), seconds(end)) for job, start, end in rows if end != "Unknown"}
 
 
 def _hooks_word(cluster: Cluster) -> dict[int, set[tuple[str, int]]]:
