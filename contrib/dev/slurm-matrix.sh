@@ -73,7 +73,7 @@ run_tests() { # SUITE PYTEST_ARGUMENTS...
     mkdir -p "$root/src" "$out"
     git ls-files -z -co --exclude-standard | tar -C "$source_dir" --null --ignore-failed-read -T - -cf - | tar -C "$root/src" -xf -
     local words
-    words=$(printf ' %q' "$@")
+    words=$([ $# = 0 ] || printf ' %q' "$@")
     inside "$suite" "cd /src
         [ -e /venv/.ready ] || { python3 -m venv /venv && /venv/bin/pip install -q --upgrade pip; }
         /venv/bin/pip install -q -e . pytest hypothesis && touch /venv/.ready

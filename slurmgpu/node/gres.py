@@ -1,8 +1,8 @@
 """Slurm's GPU numbers: the place of a device file in gres.conf.
 
-``SLURM_JOB_GPUS=0`` is the first of the node's device files, which is ``/dev/nvidia4`` where gres.conf says
-``File=/dev/nvidia[4-7]``. Without a list of files the driver's order by PCI address counts (AutoDetect), and without
-gres.conf number N is ``/dev/nvidiaN``.
+``SLURM_JOB_GPUS=0`` is the first of the node's device files as gres.conf lists them, which is ``/dev/nvidia6`` where it
+says ``File=/dev/nvidia[6,4-5]`` (seen with 22.05, 24.11 and 26.05 by what a job may open). Without a list of files the
+driver's order by PCI address counts (AutoDetect), and without gres.conf number N is ``/dev/nvidiaN``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def parse(text: str, node: str) -> GpuFiles:
                 if match is None:
                     raise ValueError(f"{name} is no /dev/nvidiaN")
                 minors.append(int(match[1]))
-    return GpuFiles(tuple(sorted(set(minors))), by_pci=not minors and detect in ("nvml", "nvidia"))
+    return GpuFiles(tuple(dict.fromkeys(minors)), by_pci=not minors and detect in ("nvml", "nvidia"))
 
 
 def expand(text: str) -> list[str]:

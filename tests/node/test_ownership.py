@@ -112,7 +112,8 @@ class TestGresConf:
             ("NodeName=n1 Name=gpu File=/dev/nvidia[4-7]", "0", ["GPU-0"]),  # of another node
             ("NodeName=n01,n2 Name=gpu File=/dev/nvidia3", "0", ["GPU-3"]),
             ("# all\nName=gpu Type=a File=/dev/nvidia[6-7] # two\nName=gpu Type=b \\\n File=/dev/nvidia1", "0,2",
-             ["GPU-1", "GPU-7"]),
+             ["GPU-6", "GPU-1"]),
+            ("Name=gpu File=/dev/nvidia[6,4-5,7]", "0,1,3", ["GPU-6", "GPU-4", "GPU-7"]),
             ("Name=gpu File=/dev/nvidia[4-5]\nName=mps Count=200\nName=shard Count=8", "0,2", ["GPU-4", "2"]),
             ("AutoDetect=off\nName=gpu File=/dev/nvidia[0-7]", "3", ["GPU-3"]),
             ("Name=gpu File=/dev/dri/card[0-3]", "3", ["GPU-3"]),  # not NVIDIA's: the numbers are taken as they are

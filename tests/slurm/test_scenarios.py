@@ -5,6 +5,7 @@ tests/node/test_histories.py, GPUs that Slurm names by UUID and MIG instances fr
 tests/node/test_ownership.py, two clusters on one machine in tests/node/test_witness.py.
 """
 
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 from cluster import Cluster
 from processes import wait_for
 from settings import Settings
+from simgpu import uuid
 
 from tests.slurm.scenarios import Job, Row, Table, check, gpus_of, near, put, seconds, site_hooks, time_of
 
@@ -353,12 +355,22 @@ class TestOtherSettings:
     """A cluster that numbers its GPUs otherwise, and runs its prolog at the first step."""
 
     def test_gres_conf_skips(self, second: Cluster, right: Check) -> None:
-        """Slurm's 0 is /dev/nvidia4: the report's UUIDs are those of the devices."""
-        job = plain(second, right, "gres.conf names some of the devices, in its own order", "--gres=gpu:2", "-w", "n1")
-        from simgpu import uuid
-
+        """Slurm's 0 is /dev/nvidia6: the report's UUIDs are those of the devices that the job could open."""
+        seen = Path(f"/tmp/{second.settings.name}-opened")
+        probe = "for g in 4 5 6 7; do (: </dev/nvidia$g) 2>&1; done"
+        job = plain(
+            second,
+            right,
+            "gres.conf names some of the devices, in its own order",
+            *("--gres=gpu:2", "-w", "n1", "-o", str(seen)),
+            script=f"{probe}; sleep {LENGTH_S}",
+        )
         (run,) = job.runs()
-        assert [gpu["gpu_uuid"] for gpu in run["gpus"]] == [uuid("n1", number) for number in (4, 5)]
+        assert [gpu["gpu_uuid"] for gpu in run["gpus"]] == [uuid("n1", number) for number in (6, 4)]
+        if "proctrack/cgroup" in second.services.run("scontrol", "show", "config").stdout:
+            refused = set(re.findall(r"/dev/nvidia(\d): Operation not permitted", seen.read_text()))
+            assert refused == {"5", "7"}
+        seen.unlink()
 
     def test_prolog_at_the_first_step(self, second: Cluster, right: Check) -> None:
         """Hours after the start in life, seconds here: Slurm's start counts."""
