@@ -18,6 +18,8 @@ from slurmgpu.wire.records import Allocation, Event, HeldGpu
 
 _MOST_ENDED = 10_000  # jobs whose end is remembered
 _MOST_TOLD = 10_000
+_OF_A_RUN = ("SLURM_JOB_GPUS", "SLURM_JOB_SLUID", "SLURM_JOB_START_TIME", "SLURM_JOB_RESTART_COUNT")
+_AGAIN_S = 60.0
 
 Key = tuple[str, str, int]
 """Cluster, node and raw job id: two clusters' slurmd may share a machine, and its hooks a folder."""
@@ -69,6 +71,7 @@ class Ownership:
         self._open: dict[Key, _Held] = {}
         self._by_id: dict[str, _Held] = {}
         self._ended: dict[Key, Allocation] = {}
+        self._epilogs: dict[Key, Mark] = {}  # the latest of each job
         self._owners: dict[str, tuple[str, ...]] = {}
         self._followed: set[str] = set()
         self._told: set[tuple[object, ...]] = set()
@@ -156,6 +159,9 @@ class Ownership:
         if before is not None and before.witnessed:
             self._adopt(before, mark, news)
             return
+        if before is not None and _again(before.marks[0], mark):
+            before.marks.append(mark)
+            return
         if before is not None:
             self._close(key, before, mark.t, "prolog", None, news)
         allocation = self._allocation(key, mark, round((mark.t - mark.stepped_s) * 1000), None, "prolog")
@@ -192,6 +198,11 @@ class Ownership:
                 self._change(held, news, gpus=(*held.allocation.gpus, *late))
             held.marks.append(mark)
             self._close(key, held, mark.t, "epilog", exit_code, news)
+            self._epilogs[key] = mark
+            return
+        before = self._epilogs.get(key)
+        if before is not None and _again(before, mark):
+            news.finished.append(mark)
             return
         # No prolog ran, or its mark is lost: what the epilog says is all there is.
         end_ms = round((mark.t - mark.stepped_s) * 1000)
@@ -349,7 +360,9 @@ class Ownership:
         self._ended.pop(key, None)
         self._ended[key] = closed
         if len(self._ended) > _MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
+            oldest = next(iter(self._ended))
+            del self._ended[oldest]
+            self._epilogs.pop(oldest, None)
 
     def _tell(self, news: News, about: tuple[object, ...], event: Event) -> None:
         """An event, once for what it is about."""
@@ -395,6 +408,12 @@ class Ownership:
             partition=mark.get("SLURM_JOB_PARTITION"),
             nodelist=mark.get("SLURM_JOB_NODELIST") or mark.get("SLURM_NODELIST"),
         )
+
+
+def _again(first: Mark, second: Mark) -> bool:
+    """The same hook of the same run once more, since slurm.conf names it twice."""
+    same = all(first.get(name) == second.get(name) for name in _OF_A_RUN)
+    return same and second.t - first.t < _AGAIN_S
 
 
 def _unresolved(allocation: Allocation, mark: Mark) -> Event:

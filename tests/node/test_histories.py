@@ -116,7 +116,7 @@ class History(RuleBasedStateMachine):
         self.world = World()
         self.truths: list[Truth] = []
         self.running: dict[int, Truth] = {}
-        self.pid = 0
+        self.pid = self.runs = 0
         self.samples = 0
         self.crashes: list[tuple[float, float]] = []  # (last flush, start again)
         self.flushed_at = self.clock.now
@@ -160,8 +160,15 @@ class History(RuleBasedStateMachine):
         before = self.running.pop(job, None)
         if before is not None:  # its epilog never came
             before.end = self.clock.now
+        self.runs += 1
         named = ",".join(map(str, sorted(gpus)))
-        self.hook("prolog", job, SLURM_JOB_GPUS=named, SLURM_JOB_RESTART_COUNT=str(restart))
+        self.hook(
+            "prolog",
+            job,
+            SLURM_JOB_GPUS=named,
+            SLURM_JOB_RESTART_COUNT=str(restart),
+            SLURM_JOB_START_TIME=str(self.runs),
+        )
         self.running[job] = Truth(job, tuple(gpus), self.clock.now)
         self.truths.append(self.running[job])
         self.clock.now += 0.01
@@ -172,7 +179,8 @@ class History(RuleBasedStateMachine):
         ended = self.running.pop(job, None)
         if ended is not None:
             ended.end = self.clock.now
-        self.hook("epilog", job, SLURM_JOB_RESTART_COUNT=str(restart))
+        self.runs += 1
+        self.hook("epilog", job, SLURM_JOB_RESTART_COUNT=str(restart), SLURM_JOB_START_TIME=str(self.runs))
         self.clock.now += 0.01
 
     @rule()

@@ -218,3 +218,18 @@ def test_exit_status_comes_from_the_epilog() -> None:
     made = ownership()
     news = made.take([mark(1, "prolog", 1.0), mark(1, "epilog", 2.0, SLURM_JOB_EXIT_CODE="768")])
     assert allocations(news)[-1].exit_code == 768
+
+
+def test_hooks_that_slurm_conf_names_twice() -> None:
+    """Prolog and epilog run twice, seconds apart: one allocation. A requeue seconds later is another one."""
+    made = ownership()
+    first = made.take([mark(1, "prolog", 1.0, SLURM_JOB_GPUS="0", SLURM_JOB_RESTART_COUNT="0")])
+    again = made.take([mark(1, "prolog", 3.0, SLURM_JOB_GPUS="0", SLURM_JOB_RESTART_COUNT="0")])
+    assert (len(first.records), again.records, again.changes) == (1, [], [])
+    ends = [mark(1, "epilog", t, SLURM_JOB_GPUS="0", SLURM_JOB_RESTART_COUNT="1") for t in (9.0, 10.0)]
+    news = made.take(ends)
+    (closed,) = allocations(news)
+    assert (closed.start_ms, closed.end_ms) == (1_000, 9_000)
+    assert len(news.finished) == 4
+    (next_run,) = allocations(made.take([mark(1, "prolog", 12.0, SLURM_JOB_GPUS="1", SLURM_JOB_RESTART_COUNT="1")]))
+    assert next_run.start_ms == 12_000

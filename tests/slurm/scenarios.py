@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import Cluster
+from files import slurm_version
 from processes import wait_for
 
 SLACK_S = 1.0
@@ -157,7 +158,8 @@ def site_hooks(cluster: Cluster, **others: dict[str, str]) -> None:
         folder = cluster.slurmgpu.hooks / f"{kind}.d"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        put(folder / "slurmgpu", (cluster.slurmgpu.hooks / kind).read_text())
+        if slurm_version() < (23, 11):  # the last Prolog= line counts; later all of them do
+            put(folder / "slurmgpu", (cluster.slurmgpu.hooks / kind).read_text())
         for name, text in scripts.items():
             put(folder / name, f"#!/bin/sh\n{text}\n")
         lines.append(f"{kind.capitalize()}={folder}/*")

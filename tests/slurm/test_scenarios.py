@@ -187,15 +187,19 @@ class TestWays:
             wait_for("the requeue", 30, lambda: "Restarts=1" in cluster.show_job(job.id))
         finally:
             site_hooks(cluster)
-            cluster.services.run("scontrol", "update", "nodename=n1", "state=undrain")
-        cluster.wait_idle()
+
+        def undrained() -> bool:
+            cluster.services.run("scontrol", "update", "nodename=n1", "state=undrain", check=False)
+            return cluster.services.run("sinfo", "-h", "-n", "n1", "-o", "%T").stdout.split() == ["idle"]
+
+        wait_for("n1 idle", 60, undrained)
         cluster.services.run("scontrol", "release", str(job.id))
         job.running().done()
         runs = job.ended(len(job.runs()) or 1, final=False)
         right("a site's prolog fails: the run after it", runs[-1], job.gpus, job.start_s, job.end_s)
 
     def test_among_other_hooks(self, cluster: Cluster, right: Check) -> None:
-        site_hooks(cluster, prolog={"zz-slow": "sleep 1", "aa-slow": "sleep 1"}, epilog={"aa-slow": "sleep 1"})
+        site_hooks(cluster, prolog={"zz-slow": "sleep 0.3", "aa-slow": "sleep 0.3"}, epilog={"aa-slow": "sleep 0.3"})
         try:
             plain(cluster, right, "among a site's other hooks, slow ones", "--gres=gpu:1", "-w", "n1")
         finally:

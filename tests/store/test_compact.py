@@ -2,9 +2,13 @@
 
 import itertools
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -285,3 +289,15 @@ def test_progress_is_told(engine: Engine) -> None:
     told: list[tuple[int, int]] = []
     compact(engine, LATER, lambda done, of: told.append((done, of)))
     assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_command(engine: Engine, url: str, tmp_path: Path) -> None:
+    Writer(engine).write(making.head(0), [*minutes((), MINUTES), ended(1, 0, 0)])
+    environment = {**os.environ, "SLURMGPU_STORE_URL": url, "SLURMGPU_CONF": str(tmp_path / "none.toml")}
+    (tmp_path / "none.toml").touch()
+    command = [sys.executable, "-m", "slurmgpu", "db", "compact"]
+    out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert out == f"1 hours folded: {len(MINUTES)} rows became 1\n"
+    wrong = subprocess.run([*command, "--older-than", "soon"], env=environment, capture_output=True, text=True)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "--older-than" in wrong.stderr

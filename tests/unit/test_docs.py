@@ -52,7 +52,7 @@ def test_report_columns_are_documented() -> None:
     assert tuple(" ".join(words).split()) == COLUMNS
 
 
-@pytest.mark.parametrize("command", ["report", "gpus", "collect", "db init", "db upgrade"])
+@pytest.mark.parametrize("command", ["report", "gpus", "collect", "db init", "db upgrade", "db compact"])
 def test_every_option_is_documented(command: str) -> None:
     out = subprocess.run([sys.executable, "-m", "slurmgpu", *command.split(), "--help"], capture_output=True, text=True)
     options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", out.stdout)) - {"--help"}
