@@ -21,6 +21,7 @@ from slurmgpu.wire.records import Allocation, Record, from_plain, to_plain
 log = logging.getLogger(__name__)
 
 _KEPT = "open.json"
+_SLACK_S = 1.0
 
 
 class Attribution:
@@ -62,10 +63,18 @@ class Attribution:
     def follow(self) -> list[Record]:
         """Take in new marks."""
         wall, uptime = self._clock.wall(), self._clock.uptime()
-        marks = [mark.by(wall, uptime) for mark in self._folder.scan()]
+        marks = [mark.by(wall, uptime) for mark in self._folder.scan() if not self._is_of_an_earlier_boot(mark, uptime)]
         if marks:
             self._identity.take(marks[0])
         return self._use(self._ownership.take(sorted(marks, key=order)))
+
+    def _is_of_an_earlier_boot(self, mark: Mark, uptime: float) -> bool:
+        """Where the folder outlives a reboot; what was open then has ended."""
+        if mark.uptime_s is None or mark.uptime_s <= uptime + _SLACK_S:
+            return False
+        log.warning("mark %s is from before the last boot; removed", mark.path.name)
+        self._folder.remove(mark)
+        return True
 
     def after_round(self) -> list[Record]:
         """After a round of readings: what a new list of GPUs, or a new look at the processes, says of owners."""

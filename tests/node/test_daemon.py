@@ -249,6 +249,18 @@ def test_a_hostile_mark_harms_nobody(node: Node) -> None:
     assert [gpu.uuid for gpu in by_job[7].gpus] == [simgpu.uuid("sim", 0)]
 
 
+def test_a_mark_from_before_the_last_boot_is_no_job(node: Node) -> None:
+    """On a folder that outlives reboots."""
+    node.hook("prolog", 7, "1")
+    (mark,) = (node.folder / "run" / "jobs").iterdir()
+    mark.write_bytes(mark.read_bytes().rpartition(b"\0")[0] + b"\x009999999999.00 1.00\n")
+    node.start()
+    wait_for("its end", 10, lambda: not mark.exists())
+    assert node.stop() == 0
+    assert node.allocations() == []
+    assert "before the last boot" in node.said()
+
+
 def test_a_job_shorter_than_a_look(node: Node) -> None:
     """Start and end are seen together: the allocation has both, and its GPU's time is cut where it was."""
     node.settings(interval=1, flush=2)
