@@ -58,7 +58,7 @@ class TestWays:
         plain(cluster, right, "a GRES type", "--gres=gpu:h100:3", "-w", "n2")
 
     def test_exclusive(self, cluster: Cluster, right: Check) -> None:
-        plain(cluster, right, "--exclusive, no GPU asked for", "--exclusive", "-w", "n2")
+        plain(cluster, right, "`--exclusive`, no GPU asked for", "--exclusive", "-w", "n2")
 
     def test_no_gpu(self, cluster: Cluster, right: Check) -> None:
         plain(cluster, right, "no GPU", "-w", "n1")
