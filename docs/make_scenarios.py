@@ -1,5 +1,5 @@
 """The table of scenarios: ``python docs/make_scenarios.py RESULTS...`` takes what
-``pytest tests/slurm --scenarios-out FILE`` wrote, one file a release of Slurm, into docs/scenarios.json and
+``pytest tests/slurm --scenarios-out FILE`` wrote, whole or in part, into docs/scenarios.json and
 docs/scenarios-table.md.
 """
 
@@ -35,6 +35,8 @@ def kept() -> dict[str, list[dict[str, str]]]:
 if __name__ == "__main__":
     merged = kept()
     for name in sys.argv[1:]:
-        merged.update(json.loads(Path(name).read_text()))
+        for release, rows in json.loads(Path(name).read_text()).items():
+            ways = {row["way"]: row for row in merged.get(release, [])}
+            merged[release] = list((ways | {row["way"]: row for row in rows}).values())
     KEPT.write_text(json.dumps(merged, indent=1, ensure_ascii=False) + "\n")
     (HERE / "scenarios-table.md").write_text(table(merged))

@@ -28,6 +28,8 @@ def put(connection: Connection, names: Names, allocation: Allocation) -> None:
         if _closed_before(connection, node_id, allocation):
             return
         earlier = _awaiting_its_epilog(connection, node_id, allocation)
+        if earlier is not None and earlier.end_source == "boot":
+            return  # it ended when the node died, whenever Slurm cleans up
         if earlier is not None:
             _end(connection, earlier.id, allocation)
             _hold(connection, names, earlier.id, allocation.gpus)

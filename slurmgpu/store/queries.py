@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, and_, case, func, or_, select
+from sqlalchemy import Column, Connection, Label, Row, and_, case, cast, func, or_, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from slurmgpu.store.schema import (
@@ -92,7 +92,12 @@ def held_gpus(connection: Connection, run_id: int) -> list[Row[Any]]:
     A node that lost sight of the job for a while has several allocations of it: they are one here.
     """
     c = job_gpu.c
-    sums = [(func.max if name.endswith("_max") else func.sum)(c[name]).label(name) for name, _, _ in summary_columns()]
+
+    def total(name: str) -> Label[Any]:
+        whole = func.max(c[name]) if name.endswith("_max") else func.sum(c[name])
+        return cast(whole, c[name].type).label(name)  # PostgreSQL's sums are of another type
+
+    sums = [total(name) for name, _, _ in summary_columns()]
     energy_source = case(
         (func.min(c.energy_source) == func.max(c.energy_source), func.min(c.energy_source)), else_="mixed"
     )
@@ -100,13 +105,13 @@ def held_gpus(connection: Connection, run_id: int) -> list[Row[Any]]:
         select(
             c.gpu_id,
             func.max(c.ordinal).label("ordinal"),
-            func.sum(c.samples).label("samples"),
-            func.sum(c.covered_ms).label("covered_ms"),
-            func.sum(c.shared_ms).label("shared_ms"),
+            total("samples"),
+            total("covered_ms"),
+            total("shared_ms"),
             func.min(c.first_block_ms).label("first_block_ms"),
             func.max(c.last_block_ms).label("last_block_ms"),
-            func.sum(c.energy_mj).label("energy_mj"),
-            func.sum(c.energy_ms).label("energy_ms"),
+            total("energy_mj"),
+            total("energy_ms"),
             case((func.count(c.energy_source) > 0, energy_source)).label("energy_source"),
             *sums,
             node.c.name.label("node_name"),

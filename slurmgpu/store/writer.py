@@ -51,6 +51,9 @@ class Writer:
         segment_id = connection.execute(taken).scalar()
         if segment_id is None:
             return False
+        starts = [record for record in records if isinstance(record, NodeStart)]
+        for start in starts:
+            self._started(connection, node_id, start)
         for info in (record for record in records if isinstance(record, GpuInfo)):
             self._gpu(connection, node_id, info)
         changes = [record for record in records if isinstance(record, Allocation)]
@@ -58,18 +61,23 @@ class Writer:
             allocations.put(connection, self._names, allocation)
         self._blocks(connection, node_id, segment_id, [record for record in records if isinstance(record, Block)])
         self._events(connection, node_id, [record for record in records if isinstance(record, Event)])
-        self._node(connection, node_id, head, [record for record in records if isinstance(record, NodeStart)])
+        self._heard(connection, node_id, head)
         return True
 
     @staticmethod
-    def _node(connection: Connection, node_id: int, head: Head, starts: Sequence[NodeStart]) -> None:
+    def _started(connection: Connection, node_id: int, start: NodeStart) -> None:
+        """Before all else of its segment: an epilog that a new boot runs for a job of the old one ends nothing."""
+        boot_id = connection.execute(select(node.c.boot_id).where(node.c.id == node_id)).scalar()
+        allocations.started(connection, node_id, start)
+        allocations.end_what_is_lost(connection, node_id, boot_id)
+
+    @staticmethod
+    def _heard(connection: Connection, node_id: int, head: Head) -> None:
         state = connection.execute(select(node).where(node.c.id == node_id)).one()
         if state.newest_ms is None or head.created_ms > state.newest_ms:
             connection.execute(update(node).where(node.c.id == node_id).values(newest_ms=head.created_ms))
-        for start in starts:
-            allocations.started(connection, node_id, start)
-        if starts or (state.started_ms is not None and head.created_ms < state.started_ms):
-            allocations.end_what_is_lost(connection, node_id, state.boot_id if starts else head.boot_id)
+        if state.started_ms is not None and head.created_ms < state.started_ms:  # late, from before the latest start
+            allocations.end_what_is_lost(connection, node_id, head.boot_id)
 
     # -- GPUs and events
 

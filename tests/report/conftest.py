@@ -1,5 +1,5 @@
 """The store's fixtures serve the reports, too."""
 
-from tests.store.conftest import engine, url
+from tests.store.conftest import engine, postgres, url
 
-__all__ = ["engine", "url"]
+__all__ = ["engine", "postgres", "url"]

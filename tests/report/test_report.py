@@ -205,7 +205,11 @@ def test_lines_fit_80_columns(engine: Engine) -> None:
 
 
 class TestCommand:
-    """The program itself, as a user meets it."""
+    """The program itself, as a user meets it, on the default database."""
+
+    @pytest.fixture
+    def url(self, tmp_path: Path) -> str:
+        return f"sqlite:///{tmp_path / 'store.db'}"
 
     @staticmethod
     def call(url: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -145,6 +145,15 @@ class TestNodeStarts:
         (place,) = rows(engine, job_node)
         assert (place.end_ms, place.end_source) == (60_000, "boot")
 
+    def test_epilog_of_the_next_boot_ends_nothing(self, engine: Engine) -> None:
+        """Slurm runs it when the node is back, in the same segment as the start."""
+        self.start(engine, 1, "b")
+        write(engine, 70, making.allocation(7, 5_000, None), *minutes(("7@5000",), 0, 1))
+        epilog = making.allocation(7, 90_500, 90_500, source="epilog", restart_count=None)
+        write(engine, 91, NodeStart(90_000, "other", "1", ()), epilog, stream="later", boot="other")
+        (place,), (run,) = rows(engine, job_node), rows(engine, job)
+        assert (place.end_ms, place.end_source, run.end_ms) == (60_000, "boot", 60_000)
+
     def test_marks_are_gone(self, engine: Engine) -> None:
         """The same boot: the epilog still closes it, and it is one run."""
         self.start(engine, 1, "b")
