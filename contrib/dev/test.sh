@@ -3,7 +3,8 @@
 set -u
 cd "$(dirname "$0")/../.."
 log=$(mktemp)
-.venv/bin/python -m pytest -p no:cacheprovider tests/slurm >"$log" 2>&1 &
+# What runs in the background ignores Ctrl-C by default, and would not take its cluster down.
+env --default-signal=INT .venv/bin/python -m pytest -p no:cacheprovider tests/slurm >"$log" 2>&1 &
 slurm=$!
 trap 'kill -INT $slurm 2>/dev/null; wait $slurm; exit 130' INT TERM
 .venv/bin/python -m pytest --ignore tests/slurm
