@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from cluster import Cluster
@@ -21,6 +22,11 @@ def table(request: pytest.FixtureRequest) -> Iterator[Table]:
         made.write(out)
 
 
+def _of_another(settings: Settings) -> bool:
+    """Whether the network is that of a cluster elsewhere: a killed run's in a chroot, or one with another folder."""
+    return Path("/sys/class/net", settings.bridge).exists() and not settings.path.exists()
+
+
 @contextmanager
 def reserved() -> Iterator[int]:
     """The number of an instance that no other run of the tests on this machine has; free again however we end."""
@@ -29,6 +35,8 @@ def reserved() -> Iterator[int]:
             try:
                 lock.bind(f"\0slurmgpu-testcluster-{instance}")
             except OSError:
+                continue
+            if _of_another(Settings(instance=instance)):
                 continue
             yield instance
             return
