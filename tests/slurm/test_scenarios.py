@@ -194,7 +194,7 @@ class TestWays:
                 cluster.services.run("scontrol", "update", "nodename=n1", "state=undrain", check=False)
             return state == "idle"
 
-        wait_for("n1 idle", 60, undrained)
+        wait_for("n1 idle", 120, undrained)
         cluster.services.run("scontrol", "release", str(job.id))
         job.running().done()
         runs = job.ended(len(job.runs()) or 1, final=False)
